@@ -1,0 +1,141 @@
+//! Episodes: what was played, or what a rollout file says was played. One [`Trajectory`] is one line of such a file.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// How a batch's rows are cut: what the model sees as one sequence in training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// A row is a whole trajectory, one growing conversation.
+    #[default]
+    Trajectory,
+    /// A row is one step, with its own prompt.
+    Step,
+}
+
+/// How an episode ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// The environment ended it.
+    #[default]
+    Completed,
+    /// The limit of steps ended it.
+    TruncatedSteps,
+    /// The limit of tokens ended it.
+    TruncatedLength,
+    /// The environment broke; such an episode is counted and never scored.
+    Failed,
+}
+
+/// What a token of a response is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[repr(u8)]
+pub enum TokenKind {
+    /// Reasoning: inside the think tags.
+    Think = 0,
+    /// What is executed: inside the action tags.
+    Action = 1,
+    /// Tags, separators, end of turn.
+    Format = 2,
+    /// A token of the environment. Allowed in rollout files, skipped when they are read, never trained.
+    Observation = 3,
+}
+
+/// The tokens of one step, column by column, all of one length.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Tokens {
+    /// The sampled ids.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub token_id: Vec<u32>,
+    /// What each token is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kind: Vec<TokenKind>,
+    /// Every other column by name: `old_logprob`, `ref_energy`, `entropy`, ...
+    #[serde(flatten)]
+    pub columns: BTreeMap<String, Vec<f32>>,
+}
+
+/// One turn: observation, response, and the environment's answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Step {
+    /// The environment's state before the response, as a key that is equal for equal states.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The state after it; none after a terminal step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_state: Option<String>,
+    /// The environment's reward for this step; none means that it was not scored.
+    pub reward: Option<f32>,
+    /// The environment ended the episode here.
+    #[serde(default)]
+    pub terminal: bool,
+    /// The response held an action that the environment could execute.
+    #[serde(default = "yes")]
+    pub valid_action: bool,
+    /// What the environment showed before the response.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub observation: String,
+    /// The prompt that the response answers, as text; empty where it is the conversation so far.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prompt: String,
+    /// What the policy wrote.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub response: String,
+    /// The action as parsed; none where the response holds none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// What the environment answered.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub feedback: String,
+    /// The response's tokens.
+    #[serde(default)]
+    pub tokens: Tokens,
+    /// Ids of the environment's tokens that stand before the response in its row: the whole prompt in step rows, what
+    /// was added since the last response in trajectory rows. Not written to files.
+    #[serde(skip)]
+    pub context: Vec<u32>,
+}
+
+/// One episode.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trajectory {
+    /// How rows are cut.
+    #[serde(default)]
+    pub layout: Layout,
+    /// The iteration in which it was played.
+    #[serde(default)]
+    pub iteration: u64,
+    /// Its group: trajectories of one group start from the same task.
+    pub group: String,
+    /// Its name, unique in the batch. Empty in a file means: the line's number.
+    #[serde(default)]
+    pub trajectory: String,
+    /// How it ended.
+    #[serde(default)]
+    pub status: Status,
+    /// Whether the task was solved, where the environment says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub success: Option<bool>,
+    /// The environment's seed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
+    /// The task in words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub task: String,
+    /// The known answer, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// A reward for the whole episode that wins over the sum of its step rewards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<f32>,
+    /// The turns, in order.
+    pub steps: Vec<Step>,
+}
+
+fn yes() -> bool {
+    true
+}

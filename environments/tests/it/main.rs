@@ -1,0 +1,4 @@
+//! The environments through the crate's public face.
+#![allow(clippy::unwrap_used)]
+
+mod frozen_lake;

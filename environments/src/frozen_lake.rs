@@ -5,7 +5,9 @@
 //! to with `success_rate`, and to each of its two sides with half of the rest; at the edge the agent stays.
 //!
 //! A seed gives the map and the slipping that RAGEN's environment gives for it, bit for bit, and the views are its
-//! texts: both are checked against a recording of the original. With `map = "gym"`, the map is gymnasium's fixed 4x4 one
+//! texts: both are checked against a recording of the original. So all episodes of a seed meet the same slips, and as the
+//! original draws map and slips from one stream, slips are not quite independent of the map (the best player loses about
+//! one point of success to that). With `map = "gym"`, the map is gymnasium's fixed 4x4 one
 //! and the slipping is gymnasium's for the seed.
 //!
 //! ```toml
@@ -23,7 +25,7 @@ mod motion;
 mod view;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::numpy_random::Pcg64;
 use crate::{Demonstration, Environment, EnvironmentError, Outcome, Task, Traits, Turn, registry};
@@ -36,7 +38,7 @@ use view::View;
 const SEPARATOR: &str = "||";
 
 /// The settings of `frozen-lake`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Settings {
     /// Cells along a side of the map, 2 to 64.
@@ -60,7 +62,7 @@ pub(crate) struct Settings {
 }
 
 /// Where maps come from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum MapSource {
     /// Random cells, start and goal, with a way between them.

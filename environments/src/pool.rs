@@ -75,6 +75,9 @@ struct Worker {
     dismissed: Arc<AtomicBool>,
 }
 
+/// An environment with its answer.
+type Back<T> = (Box<dyn Environment>, Result<T, EnvironmentError>);
+
 /// What a worker says about the call at `position`.
 enum Report<T> {
     Started {
@@ -85,7 +88,7 @@ enum Report<T> {
     /// The environment with its answer, or what it panicked with.
     Finished {
         position: usize,
-        result: Result<(Box<dyn Environment>, Result<T, EnvironmentError>), String>,
+        result: Result<Back<T>, String>,
     },
 }
 
@@ -442,7 +445,7 @@ mod tests {
             match action {
                 Some("panic") => panic!("on demand"),
                 Some("error") => return Err(EnvironmentError::Failed("on demand".to_owned())),
-                Some("hang") => thread::sleep(Duration::from_secs(3600)),
+                Some("hang") => thread::sleep(Duration::from_hours(1)),
                 Some("nap") => thread::sleep(Duration::from_millis(50)),
                 _ => {}
             }

@@ -36,10 +36,13 @@ pub(crate) trait Settings: DeserializeOwned + JsonSchema + 'static {
     }
 }
 
+/// An environment, or why there is none.
+type Made = Result<Box<dyn Environment>, EnvironmentError>;
+
 struct Entry {
     name: &'static str,
     traits: fn(&Map<String, Value>) -> Result<Traits, EnvironmentError>,
-    make: fn(&Map<String, Value>) -> Result<Box<dyn Environment>, EnvironmentError>,
+    make: fn(&Map<String, Value>) -> Made,
     schema: fn() -> Value,
 }
 
@@ -82,10 +85,7 @@ pub fn traits(name: &str, settings: &Value) -> Result<Traits, EnvironmentError> 
 }
 
 /// Makes an environment. `settings` is its table without the key `name`; keys that are left out have their defaults.
-pub fn make(
-    name: &str,
-    settings: &Map<String, Value>,
-) -> Result<Box<dyn Environment>, EnvironmentError> {
+pub fn make(name: &str, settings: &Map<String, Value>) -> Made {
     (find(name)?.make)(settings)
 }
 

@@ -181,8 +181,10 @@ fn an_episode_is_played_between_reset_and_its_end() {
 }
 
 #[test]
-fn the_expert_reaches_the_known_ceiling_on_slippery_ice() {
-    // The best possible success rate within 10 actions is 95.4 %; over 1,000 episodes chance moves it by 0.7 points.
+fn the_expert_comes_near_the_known_ceiling_on_slippery_ice() {
+    // The best possible success rate within 10 actions is 95.4 % where slips are independent of the map (the expert's own
+    // test has that). In the original they are not: both come from one seed's stream. Over 20,000 seeds that costs the
+    // expert 1.2 points.
     let mut environment = lake(&json!({}));
     let mut wins = 0;
     for seed in 0..1000 {
@@ -196,7 +198,7 @@ fn the_expert_reaches_the_known_ceiling_on_slippery_ice() {
             }
         }
     }
-    assert!((935..=973).contains(&wins), "{wins} of 1000");
+    assert!((925..=960).contains(&wins), "{wins} of 1000");
 }
 
 #[test]

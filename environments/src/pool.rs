@@ -417,6 +417,7 @@ fn missing(index: usize) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Demonstration;
 
     /// Does what the action says, and counts the turns.
     struct Scripted {
@@ -447,6 +448,7 @@ mod tests {
                 Some("error") => return Err(EnvironmentError::Failed("on demand".to_owned())),
                 Some("hang") => thread::sleep(Duration::from_hours(1)),
                 Some("nap") => thread::sleep(Duration::from_millis(50)),
+                Some("sleep") => thread::sleep(Duration::from_millis(500)),
                 _ => {}
             }
             self.turns += 1;
@@ -461,8 +463,6 @@ mod tests {
         }
     }
 
-    use crate::Demonstration;
-
     fn pool(environments: usize, threads: usize) -> Pool {
         let make = |_| Box::new(Scripted { turns: 0 }) as Box<dyn Environment>;
         Pool::new((0..environments).map(make).collect(), threads).unwrap()
@@ -476,7 +476,10 @@ mod tests {
         }
     }
 
-    const SHORT: Option<Duration> = Some(Duration::from_millis(300));
+    /// For calls that hang among others that need next to nothing.
+    const SHORT: Option<Duration> = Some(Duration::from_millis(500));
+    /// For calls that nap: far more than they need, also on a busy machine.
+    const LONG: Option<Duration> = Some(Duration::from_secs(30));
 
     fn kind<T>(answer: &Result<T, Failure>) -> Option<FailureKind> {
         answer.as_ref().err().map(|failure| failure.kind)
@@ -491,7 +494,7 @@ mod tests {
                 let requests = order
                     .clone()
                     .map(|i| request(i, if i % 5 == 0 { "nap" } else { "go" }));
-                let answers = pool.step_all(requests.collect(), SHORT);
+                let answers = pool.step_all(requests.collect(), LONG);
                 let texts: Vec<String> = answers
                     .into_iter()
                     .map(|answer| answer.unwrap().feedback)
@@ -528,7 +531,7 @@ mod tests {
         );
         assert_eq!(
             answers[4].as_ref().unwrap_err().to_string(),
-            "environment 4: it took longer than 300ms"
+            "environment 4: it took longer than 500ms"
         );
         assert_eq!(pool.lost(), [0, 4]);
 
@@ -582,20 +585,23 @@ mod tests {
 
     #[test]
     fn waiting_in_the_queue_costs_no_time() {
-        let mut pool = pool(12, 1);
-        let answers = pool.step_all((0..12).map(|i| request(i, "nap")).collect(), SHORT);
+        let mut pool = pool(24, 1);
+        let limit = Some(Duration::from_millis(800));
+        let started = Instant::now();
+        let answers = pool.step_all((0..24).map(|i| request(i, "nap")).collect(), limit);
+        assert!(started.elapsed() > Duration::from_millis(1200));
         assert!(answers.iter().all(Result::is_ok));
     }
 
     #[test]
     fn a_late_answer_is_dropped() {
         let mut pool = pool(2, 1);
-        let short = Some(Duration::from_millis(10));
+        let limit = Some(Duration::from_millis(10));
         assert_eq!(
-            kind(&pool.step_all(vec![request(0, "nap")], short)[0]),
+            kind(&pool.step_all(vec![request(0, "sleep")], limit)[0]),
             Some(FailureKind::Timeout)
         );
-        thread::sleep(Duration::from_millis(100));
+        thread::sleep(Duration::from_millis(700));
         assert_eq!(pool.lost(), [0]);
         assert!(pool.step_all(vec![request(1, "go")], None)[0].is_ok());
     }
@@ -603,7 +609,7 @@ mod tests {
     #[test]
     fn resets_fail_like_steps() {
         let mut pool = pool(3, 2);
-        let answers = pool.reset_all(vec![(2, 5), (0, 13), (1, 6)], SHORT);
+        let answers = pool.reset_all(vec![(2, 5), (0, 13), (1, 6)], LONG);
         assert_eq!(answers[0].as_ref().unwrap().observation, "5");
         assert!(
             answers[1]

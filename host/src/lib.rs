@@ -1,1 +1,3 @@
+//! The parts of the `accredit` program, as a library.
 
+pub mod config;

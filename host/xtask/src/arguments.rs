@@ -48,7 +48,7 @@ const PAGES: &[Page] = &[
         usage: "quickstart [--cuda] [-- ARGUMENT...]",
         about: "fetch libtorch, build in release, and train an agent",
         flags: &[CUDA],
-        details: "Runs `accredit train configs/quickstart.toml`; what stands after `--` is added to that command.\n",
+        details: "Runs `accredit train configs/quickstart.toml`; what stands after `--` is added to that command.",
     },
     Page {
         name: "test",
@@ -56,7 +56,7 @@ const PAGES: &[Page] = &[
         about: "fetch libtorch, then formatting, lints and every test",
         flags: &[("--no-torch", "leave out everything that needs libtorch, and do not fetch it")],
         details: "Uses cargo nextest where it is installed. With FILTER only the tests whose name contains it are run, and\n\
-                  formatting, lints and golden numbers are left out.\n",
+                  formatting, lints and golden numbers are left out.",
     },
     Page {
         name: "demo",
@@ -64,14 +64,14 @@ const PAGES: &[Page] = &[
         about: "show one rollout file under two credit schemes; needs no libtorch",
         flags: &[],
         details: "Builds accredit without libtorch, then gives credit to configs/demo/rollouts.jsonl twice with the same\n\
-                  binary: once as configs/demo/grpo.toml says, once as configs/demo/grpo-actfocus.toml says.\n",
+                  binary: once as configs/demo/grpo.toml says, once as configs/demo/grpo-actfocus.toml says.",
     },
     Page {
         name: "golden",
         usage: "golden FOLDER [ALGORITHM...]",
         about: "compare the plugins with numbers of other implementations",
         flags: &[],
-        details: "Needs no libtorch. The numbers of this repository are in plugins/golden/data.\n",
+        details: "Needs no libtorch. The numbers of this repository are in plugins/golden/data.",
     },
     Page {
         name: "libtorch",
@@ -80,7 +80,7 @@ const PAGES: &[Page] = &[
         flags: &[CUDA],
         details: "It is kept in $ACCREDIT_CACHE, else $XDG_CACHE_HOME/accredit, else ~/.cache/accredit, for all checkouts;\n\
                   .libtorch is a link to it. A LIBTORCH of your own is checked and used instead. pip's own settings (PIP_*\n\
-                  variables, pip.conf) apply. To go back from the full libtorch to the small one, remove .libtorch.\n",
+                  variables, pip.conf) apply. To go back from the full libtorch to the small one, remove .libtorch.",
     },
     Page { name: "help", usage: "help [TASK]", about: "show this, or the help of a task", flags: &[], details: "" },
 ];
@@ -156,35 +156,32 @@ impl Page {
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{}\n\nusage: cargo xtask {}\n", self.about, self.usage);
+        let mut lines = vec![self.about.to_string(), String::new(), format!("usage: cargo xtask {}", self.usage)];
         if !self.flags.is_empty() {
-            text.push('\n');
-        }
-        for (flag, meaning) in self.flags {
-            text.push_str(&format!("  {flag:<12} {meaning}\n"));
+            lines.push(String::new());
+            lines.extend(self.flags.iter().map(|(flag, meaning)| format!("  {flag:<12} {meaning}")));
         }
         if !self.details.is_empty() {
-            text.push('\n');
-            text.push_str(self.details);
+            lines.extend([String::new(), self.details.to_string()]);
         }
-        text
+        lines.join("\n") + "\n"
     }
 }
 
 fn overview() -> String {
-    let mut text = String::from("usage: cargo xtask TASK\n\n");
-    for page in PAGES {
-        text.push_str(&format!("  {:<38} {}\n", page.usage, page.about));
-    }
-    text.push_str("\n`cargo xtask TASK --help` says more about a task. Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
-    text
+    let mut lines = vec!["usage: cargo xtask TASK".to_string(), String::new()];
+    lines.extend(PAGES.iter().map(|page| format!("  {:<38} {}", page.usage, page.about)));
+    lines.push(
+        "\n`cargo xtask TASK --help` says more about a task. Exit codes: 0 done, 1 failed, 2 wrong usage.".to_string(),
+    );
+    lines.join("\n") + "\n"
 }
 
 fn did_you_mean(nearest: Option<&str>) -> String {
     nearest.map(|name| format!(", did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// The candidate that fewest edits away from `word`, where that is few enough to be a slip.
+/// The candidate that is fewest edits away from `word`, where that is few enough to be a slip.
 fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     candidates
         .map(|candidate| (edits(word, candidate), candidate))

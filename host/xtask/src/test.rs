@@ -119,18 +119,18 @@ fn plan(scope: &Scope, workspace: &Workspace) -> Vec<Stage> {
 
 /// A line per stage. The last of `seconds` belongs to the stage that failed, if one did.
 fn summary(names: &[&str], seconds: &[Duration], passed: bool) -> String {
-    let mut text = String::from("== summary\n");
+    let mut lines = vec!["== summary".to_string()];
     for (i, name) in names.iter().enumerate() {
         let outcome = match seconds.get(i) {
             None => "not run".to_string(),
             Some(_) if !passed && i + 1 == seconds.len() => "FAILED".to_string(),
             Some(time) => format!("ok {:>8.1} s", time.as_secs_f64()),
         };
-        text.push_str(&format!("   {name:<14} {outcome}\n"));
+        lines.push(format!("   {name:<14} {outcome}"));
     }
     let total: Duration = seconds.iter().sum();
-    text.push_str(&format!("   {:<14} {:>11.1} s\n", "total", total.as_secs_f64()));
-    text
+    lines.push(format!("   {:<14} {:>11.1} s", "total", total.as_secs_f64()));
+    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]

@@ -52,19 +52,22 @@ pub fn ensure(cache: &Path, variant: Variant, pip: impl Fn() -> Command) -> Resu
     fs::create_dir_all(cache).with_context(|| format!("cannot make the folder {}", cache.display()))?;
     let lock_path = cache.join("lock");
     let lock = File::create(&lock_path).with_context(|| format!("cannot write {}", lock_path.display()))?;
-    match lock.try_lock() {
-        Ok(()) => {}
+    let locked = match lock.try_lock() {
+        Ok(()) => true,
         Err(TryLockError::WouldBlock) => {
             eprintln!("another process is fetching libtorch; waiting for it");
             lock.lock().with_context(|| format!("cannot lock {}", lock_path.display()))?;
+            true
         }
         // A file system without locks: two fetches cost time, but the rename at the end keeps them apart.
-        Err(TryLockError::Error(_)) => {}
-    }
+        Err(TryLockError::Error(_)) => false,
+    };
     if check(&held.join("torch"), variant).is_ok() {
         return Ok(held);
     }
-    remove_scratch(cache)?;
+    if locked {
+        remove_scratch(cache)?;
+    }
     check_pip(&pip)?;
     check_space(cache, variant)?;
     let scratch = cache.join(format!("{SCRATCH}{}", std::process::id()));
@@ -97,6 +100,9 @@ fn fetch(scratch: &Path, held: &Path, variant: Variant, pip: &impl Fn() -> Comma
         slim::prune(&tree)?;
     }
     check(&tree.join("torch"), variant).context("what pip has installed cannot be used")?;
+    if check(&held.join("torch"), variant).is_ok() {
+        return Ok(());
+    }
     if held.exists() {
         eprintln!("{} is damaged; it is replaced", held.display());
         let aside = scratch.join("damaged");

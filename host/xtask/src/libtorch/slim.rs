@@ -12,7 +12,7 @@ const KEPT: [&str; 4] = ["torch/lib", "torch/include", "torch/version.py", "nvid
 /// Libraries of `torch/lib` that only CUDA and Python need.
 fn is_superfluous(library: &str) -> bool {
     let others = ["libtorch_nvshmem.so", "libtorch_python.so", "libc10_cuda.so", "libcaffe2_nvrtc.so"];
-    others.contains(&library) || (library.starts_with("libtorch_cuda") && library.ends_with(".so"))
+    others.contains(&library) || library.starts_with("libtorch_cuda")
 }
 
 /// Removes everything else from a folder that pip has installed into.

@@ -1,3 +1,7 @@
 //! The parts of the `accredit` program, as a library.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod config;
+pub mod credit;
+pub mod plugin;
+pub mod rollout;

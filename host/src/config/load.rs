@@ -90,9 +90,10 @@ impl Loaded {
             Ok(Json::Object(resolved)) => resolved,
             Ok(_) => return Err(Problem::new("a configuration that is no table").into()),
             Err(error) => {
-                return Err(
-                    Problem::new(format!("a configuration that JSON cannot hold: {error}")).into(),
-                );
+                return Err(Problem::new(format!(
+                    "a configuration that JSON cannot hold: {error}"
+                ))
+                .into());
             }
         };
         let loaded = Self {

@@ -16,6 +16,8 @@ mod near;
 mod path;
 pub mod schema;
 mod set;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod validate;
 mod write;

@@ -125,7 +125,8 @@ fn entry(elements: &[Node], path: &Path, segment: &Segment) -> Result<usize, Pro
     match found[..] {
         [index] => Ok(index),
         [] => {
-            let labels: Vec<&str> = elements.iter().filter_map(Node::label).collect();
+            let mut labels: Vec<&str> = elements.iter().filter_map(Node::label).collect();
+            labels.dedup();
             let problem = Problem::new(format!("`{path}` has no entry `{wanted}`"));
             Err(if elements.is_empty() {
                 problem.note(format!("`{path}` is empty"))

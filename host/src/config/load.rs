@@ -169,7 +169,7 @@ impl Loaded {
                 file: file.clone(),
                 line: place.line(),
             },
-            None => Origin::Set(place.source.text.trim_start_matches("--set ").to_owned()),
+            None => Origin::Set(place.source.text.replacen(set::FLAG, "", 1)),
         }
     }
 

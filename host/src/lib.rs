@@ -1,6 +1,8 @@
 //! The parts of the `accredit` program, as a library.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
 pub mod config;
 pub mod credit;
 pub mod plugin;

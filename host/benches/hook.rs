@@ -35,11 +35,7 @@ fn hook(criterion: &mut Criterion) {
     });
 }
 
-fn call<'a>(
-    scheme: &mut Scheme,
-    inputs: &'a [RawColumn<'a>],
-    outputs: &'a mut [RawColumnMut<'a>],
-) {
+fn call<'a>(scheme: &mut Scheme, inputs: &'a [RawColumn<'a>], outputs: &'a mut [RawColumnMut<'a>]) {
     scheme.call(Hook::Weigh, inputs, outputs).unwrap();
 }
 

@@ -26,10 +26,14 @@ pub struct LoadError {
 #[derive(Debug, Error)]
 pub enum Refusal {
     /// Nothing is there.
-    #[error("there is no such file. A plugin is a shared library, such as `target/release/libaccredit_NAME.so`")]
+    #[error(
+        "there is no such file. A plugin is a shared library, such as `target/release/libaccredit_NAME.so`"
+    )]
     Missing,
     /// A folder.
-    #[error("this is a folder. Name the shared library in it; to search a whole folder, add it to the plugin path")]
+    #[error(
+        "this is a folder. Name the shared library in it; to search a whole folder, add it to the plugin path"
+    )]
     Folder,
     /// A pipe, a device or the like.
     #[error("this is not a regular file, and a plugin is a shared library")]
@@ -41,13 +45,17 @@ pub enum Refusal {
     #[error("the file is empty. Build or copy the plugin again")]
     Empty,
     /// It does not begin as a shared library does.
-    #[error("this is {found}, and a plugin is a shared library (ELF). Name the `.so` that `cargo build` made")]
+    #[error(
+        "this is {found}, and a plugin is a shared library (ELF). Name the `.so` that `cargo build` made"
+    )]
     NotALibrary {
         /// What it begins like.
         found: &'static str,
     },
     /// Shorter than it says.
-    #[error("the file is cut off: it should have {wanted} bytes and has {found}. Copy or build it again")]
+    #[error(
+        "the file is cut off: it should have {wanted} bytes and has {found}. Copy or build it again"
+    )]
     Truncated {
         /// Bytes that its own header speaks of.
         wanted: u64,
@@ -55,13 +63,18 @@ pub enum Refusal {
         found: u64,
     },
     /// A library for another kind of machine.
-    #[error("it was built for {found}, and this program runs on {}. Build the plugin on or for this machine", this_machine())]
+    #[error(
+        "it was built for {found}, and this program runs on {}. Build the plugin on or for this machine",
+        this_machine()
+    )]
     OtherMachine {
         /// The machine that it says.
         found: String,
     },
     /// A program, an object file, and so on.
-    #[error("this is {found}, not a shared library. A plugin's Cargo.toml says `crate-type = [\"cdylib\"]`")]
+    #[error(
+        "this is {found}, not a shared library. A plugin's Cargo.toml says `crate-type = [\"cdylib\"]`"
+    )]
     OtherKind {
         /// What it is.
         found: &'static str,
@@ -123,7 +136,9 @@ pub enum Refusal {
     #[error("the system cannot load it: {0}")]
     Open(String),
     /// No usable entry point.
-    #[error("it has a manifest, but its entry point cannot be used: {0}. Build it again with accredit-plugin-api {API_MAJOR}")]
+    #[error(
+        "it has a manifest, but its entry point cannot be used: {0}. Build it again with accredit-plugin-api {API_MAJOR}"
+    )]
     Entry(String),
     /// Types at the boundary that differ from the host's, though the versions agree.
     #[error(
@@ -141,7 +156,9 @@ pub enum Refusal {
     #[error("it loads, but it cannot describe its schemes: {}", failure(.0))]
     Describe(CallError),
     /// What it says about its schemes cannot be read.
-    #[error("it loads, but the description of its schemes cannot be read: {0}. Build it again with accredit-plugin-api {API_MAJOR}")]
+    #[error(
+        "it loads, but the description of its schemes cannot be read: {0}. Build it again with accredit-plugin-api {API_MAJOR}"
+    )]
     BadDescription(String),
 }
 
@@ -176,7 +193,9 @@ fn this_machine() -> &'static str {
 
 fn other_major_advice(major: u32) -> String {
     if major > API_MAJOR {
-        format!("Use an accredit that speaks {major}.x, or build the plugin with accredit-plugin-api {API_MAJOR}.x")
+        format!(
+            "Use an accredit that speaks {major}.x, or build the plugin with accredit-plugin-api {API_MAJOR}.x"
+        )
     } else {
         format!("Build the plugin again with accredit-plugin-api {API_MAJOR}.x")
     }

@@ -150,10 +150,7 @@ extern "C" fn metric(context: u64, name: RStr<'_>, value: f64, weight: f64) {
         );
         return;
     }
-    let mut metrics = entry
-        .metrics
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut metrics = entry.metrics.lock().unwrap_or_else(PoisonError::into_inner);
     match metrics.get_mut(name) {
         Some((sum, weights)) => {
             *sum += value * weight;
@@ -195,10 +192,7 @@ mod tests {
         let means = |pairs: &[(&str, f64)]| -> Vec<(String, f64)> {
             pairs.iter().map(|(n, v)| ((*n).to_owned(), *v)).collect()
         };
-        assert_eq!(
-            one.take_metrics(),
-            means(&[("clipped", 0.5), ("kl", 2.0)])
-        );
+        assert_eq!(one.take_metrics(), means(&[("clipped", 0.5), ("kl", 2.0)]));
         assert_eq!(one.take_metrics(), means(&[]));
         assert_eq!(other.take_metrics(), means(&[("kl", 7.0)]));
     }

@@ -13,9 +13,7 @@ use accredit_plugin_api::{
     abi::{API_MAJOR, API_MINOR},
     manifest::Manifest,
 };
-use object::{
-    Object, ObjectSection, ObjectSymbol, elf::ELFMAG, read::ReadCache,
-};
+use object::{Object, ObjectSection, ObjectSymbol, elf::ELFMAG, read::ReadCache};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -124,7 +122,11 @@ fn check_header(mut file: &File, bytes: u64) -> Result<(), Refusal> {
     let swapped = match header[5] {
         1 => cfg!(target_endian = "big"),
         2 => cfg!(target_endian = "little"),
-        other => return Err(Refusal::Damaged(format!("its byte order has the number {other}"))),
+        other => {
+            return Err(Refusal::Damaged(format!(
+                "its byte order has the number {other}"
+            )));
+        }
     };
     let u16_at = |at: usize| {
         let raw = u16::from_ne_bytes([header[at], header[at + 1]]);
@@ -135,7 +137,11 @@ fn check_header(mut file: &File, bytes: u64) -> Result<(), Refusal> {
         1 => format!("a 32-bit machine ({machine})"),
         2 if swapped => format!("a machine of another byte order ({machine})"),
         2 => machine,
-        other => return Err(Refusal::Damaged(format!("its word size has the number {other}"))),
+        other => {
+            return Err(Refusal::Damaged(format!(
+                "its word size has the number {other}"
+            )));
+        }
     };
     if found != std::env::consts::ARCH {
         return Err(Refusal::OtherMachine { found });

@@ -97,15 +97,11 @@ impl Library {
             });
         }
         // The system looks for a path without a slash in its own folders.
-        let path = inspected
-            .path
-            .canonicalize()
-            .map_err(Refusal::Unreadable)?;
+        let path = inspected.path.canonicalize().map_err(Refusal::Unreadable)?;
         // All symbols are bound now, since one that is missing would otherwise end the process at its first call.
         // SAFETY: this runs the library's initialisers, as the user asked; nothing else can be known about them.
-        let library =
-            unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) }
-                .map_err(|error| Refusal::Open(system_words(&error)))?;
+        let library = unsafe { unix::Library::open(Some(path), unix::RTLD_NOW | unix::RTLD_LOCAL) }
+            .map_err(|error| Refusal::Open(system_words(&error)))?;
         let header = header(&library)?;
         check_layout(header, inspected.api_minor)?;
         // From here on the plugin's code runs, and may leave threads behind: the library stays.

@@ -61,11 +61,7 @@ const FILES: [(&str, &str); 5] = [
 /// Writes the project of a plugin `name` into `folder`, which must not exist. It depends on the plugin api at
 /// `api_path`; without one, on that of the checkout that this program was built from, if it still stands; else on its
 /// released version.
-pub fn create_project(
-    folder: &Path,
-    name: &str,
-    api_path: Option<&Path>,
-) -> Result<(), NewError> {
+pub fn create_project(folder: &Path, name: &str, api_path: Option<&Path>) -> Result<(), NewError> {
     check_name(name)?;
     let api = match api_path {
         Some(path) => Some(api_at(path).ok_or_else(|| NewError::NoApi(path.to_owned()))?),
@@ -160,7 +156,18 @@ mod tests {
         }
         let long = "a".repeat(65);
         for name in [
-            "", "Turn", "turn_mean", "-a", "a-", "a--b", "2fast", "a b", "a/b", "ä", "..", &long,
+            "",
+            "Turn",
+            "turn_mean",
+            "-a",
+            "a-",
+            "a--b",
+            "2fast",
+            "a b",
+            "a/b",
+            "ä",
+            "..",
+            &long,
         ] {
             assert!(matches!(check_name(name), Err(NewError::Name(_))), "{name}");
         }

@@ -71,12 +71,10 @@ pub fn inspect_text(plugin: &Inspected) -> String {
             if plugin.debug { "debug" } else { "optimised" }.to_owned(),
         ),
     ];
-    facts
-        .iter()
-        .fold(String::new(), |mut text, (name, fact)| {
-            let _ = writeln!(text, "{name:10}  {fact}");
-            text
-        })
+    facts.iter().fold(String::new(), |mut text, (name, fact)| {
+        let _ = writeln!(text, "{name:10}  {fact}");
+        text
+    })
 }
 
 /// The same as JSON, with the names of [`Inspected`]'s fields.

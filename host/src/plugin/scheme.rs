@@ -72,31 +72,28 @@ impl Scheme {
             sha256: inspected.sha256.clone(),
         });
         let label: Arc<str> = label.into();
-        let failed = |error: CallError| SchemeError {
+        let refused = |kind, message, location| SchemeError {
             origin: Arc::clone(&origin),
             label: Arc::clone(&label),
             during: During::Build,
-            kind: error.kind.into(),
-            message: error.message,
-            location: error.location,
+            kind,
+            message,
+            location,
         };
+        let failed = |error: CallError| refused(error.kind.into(), error.message, error.location);
         let names = || library.describe().schemes.iter().map(|s| s.name.as_str());
         if !names().any(|known| known == name) {
-            return Err(SchemeError {
-                origin: Arc::clone(&origin),
-                label: Arc::clone(&label),
-                during: During::Build,
-                kind: SchemeErrorKind::Unknown,
-                message: format!(
-                    "it has no scheme `{name}`, but {}.{}",
-                    names()
-                        .map(|name| format!("`{name}`"))
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                    hint(name, names())
-                ),
-                location: String::new(),
-            });
+            let known: Vec<String> = names().map(|name| format!("`{name}`")).collect();
+            let message = format!(
+                "it has no scheme `{name}`, but {}.{}",
+                known.join(", "),
+                hint(name, names())
+            );
+            return Err(refused(SchemeErrorKind::Unknown, message, String::new()));
+        }
+        if !params.is_object() {
+            let message = format!("expected a table, found `{params}`");
+            return Err(refused(SchemeErrorKind::Parameters, message, String::new()));
         }
         let registration = Registration::new(&label, services);
         let params = params.to_string();

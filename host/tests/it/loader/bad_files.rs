@@ -15,7 +15,7 @@ use accredit_plugin_api::{
 };
 use tempfile::TempDir;
 
-use super::{check_harmless, find, manifest_offset};
+use super::{check_harmless, manifest_offset};
 use crate::plugins;
 
 /// A copy of a good library, changed.
@@ -88,7 +88,10 @@ fn what_is_no_library_is_named() {
         ("ä".repeat(40).as_bytes(), "a text file"),
         (b"#!/bin/sh\nexit 0\n", "a script"),
         (b"MZ\x90\0\x03\0\0\0", "a Windows program or library"),
-        (b"\xcf\xfa\xed\xfe\x0c\0\0\x01", "a macOS program or library"),
+        (
+            b"\xcf\xfa\xed\xfe\x0c\0\0\x01",
+            "a macOS program or library",
+        ),
         (b"!<arch>\nlib.o/", "a static library"),
         (b"PK\x03\x04\x14\0", "a zip archive"),
         (b"\0asm\x01\0\0\0", "a WebAssembly module"),
@@ -138,7 +141,7 @@ fn inspection_of_a_damaged_file_ends_in_words_or_in_a_manifest() {
     let table = u64::from_ne_bytes(good[40..48].try_into().unwrap());
     let random = Stream::new(7, Purpose::Other);
     let mut refused = 0;
-    for attempt in 0..300 {
+    for attempt in 0..200 {
         let random = random.with(attempt);
         // The header, the table of sections, or anywhere.
         let (start, length) = match attempt % 3 {
@@ -150,9 +153,10 @@ fn inspection_of_a_damaged_file_ends_in_words_or_in_a_manifest() {
         let value = [random.below(1, 256) as u8];
         file.write_all_at(&value, place).unwrap();
         refused += usize::from(inspect(&copy.path).is_err());
-        file.write_all_at(&good[place as usize..][..1], place).unwrap();
+        file.write_all_at(&good[place as usize..][..1], place)
+            .unwrap();
     }
-    assert!((50..300).contains(&refused), "{refused} of 300 refused");
+    assert!((40..200).contains(&refused), "{refused} of 200 refused");
 }
 
 #[test]
@@ -253,10 +257,20 @@ fn another_hash_is_refused_and_the_right_one_is_not() {
 #[test]
 fn a_symbol_that_nobody_has_is_found_when_the_library_is_opened() {
     let copy = changed(|bytes| {
-        let place = find(bytes, b"\0posix_memalign\0");
-        bytes[place + 1..][..14].copy_from_slice(b"posix_memaligm");
+        let (name, absent) = (b"\0posix_memalign\0", b"\0posix_memaligm\0");
+        // Once for the system's loader, and once for a debugger.
+        let places: Vec<usize> = (0..bytes.len())
+            .filter(|place| bytes[*place..].starts_with(name))
+            .collect();
+        assert!(!places.is_empty());
+        for place in places {
+            bytes[place..][..absent.len()].copy_from_slice(absent);
+        }
     });
     inspect(&copy.path).unwrap();
     let error = refusal(&copy.path).to_string();
-    assert!(error.contains("undefined symbol: posix_memaligm"), "{error}");
+    assert!(
+        error.contains("undefined symbol: posix_memaligm"),
+        "{error}"
+    );
 }

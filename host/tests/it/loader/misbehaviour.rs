@@ -126,11 +126,7 @@ fn odd_panics_are_caught_too() {
             "index out of bounds: the len is 3 but the index is 3"
         )
     );
-    let error = call(
-        &mut with_mode("panic_in_thread", Hook::Weigh),
-        Hook::Weigh,
-    )
-    .unwrap_err();
+    let error = call(&mut with_mode("panic_in_thread", Hook::Weigh), Hook::Weigh).unwrap_err();
     assert_eq!(error.message, "a thread of the scheme panicked");
 }
 
@@ -161,11 +157,15 @@ fn a_scheme_that_panics_while_it_is_made_saved_or_ended_does_no_harm() {
 #[test]
 fn parameters_that_do_not_fit_are_named_by_their_path() {
     for (params, path, message) in [
-        (json!({ "mode": "error_in_new" }), "mode", "refused on purpose"),
+        (
+            json!({ "mode": "error_in_new" }),
+            "mode",
+            "refused on purpose",
+        ),
         (json!({ "moed": "panic" }), "moed", "unknown field `moed`"),
         (json!({ "seconds": -1.0 }), "seconds", "at least 0"),
         (json!({ "also": ["weigh", 3] }), "also[1]", "expected"),
-        (json!([]), "", "invalid"),
+        (json!([]), "", "expected a table, found `[]`"),
     ] {
         let error = not_built(&params);
         let (found, text) = error.parameter().unwrap();
@@ -183,7 +183,10 @@ fn a_scheme_that_the_library_does_not_have_is_named_with_a_near_one() {
     assert_eq!(error.kind, SchemeErrorKind::Unknown);
     let text = error.to_string();
     assert!(text.contains("Did you mean `harmless`?"), "{text}");
-    assert!(text.contains("`misbehave`, `harmless`, `promises`"), "{text}");
+    assert!(
+        text.contains("`misbehave`, `harmless`, `promises`"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -225,10 +228,7 @@ fn bad_numbers_arrive_as_they_were_written() {
         assert!(infinite.iter().all(|value| *value == f32::INFINITY));
     }
     assert_eq!(written("negative_weight", Hook::Weigh, WEIGHT), [-1.0; 6]);
-    for (hook, column) in [
-        (Hook::Advantage, ADVANTAGE),
-        (Hook::Objective, D_LOGPROB),
-    ] {
+    for (hook, column) in [(Hook::Advantage, ADVANTAGE), (Hook::Objective, D_LOGPROB)] {
         let unwritten = written("unwritten", hook, column);
         let nan: Vec<bool> = unwritten.iter().map(|value| value.is_nan()).collect();
         assert_eq!(nan, [false, false, false, false, false, true], "{hook:?}");
@@ -246,7 +246,9 @@ fn state_survives_and_another_version_is_refused() {
     second.restore(&saved).unwrap();
     assert_eq!(advantage(&mut second), [4.0; 6]);
 
-    let wrong = with_mode("wrong_state_version", Hook::Advantage).save().unwrap();
+    let wrong = with_mode("wrong_state_version", Hook::Advantage)
+        .save()
+        .unwrap();
     let error = second.restore(&wrong).unwrap_err();
     assert_eq!(error.during, During::Restore);
     assert!(

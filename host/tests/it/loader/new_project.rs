@@ -34,5 +34,8 @@ fn a_new_project_builds_passes_its_own_tests_and_is_loaded_by_this_program() {
     assert_eq!(advantage(&mut mine), [1.0, 1.0, 1.0, -1.0, -1.0, -1.0]);
     assert_eq!(mine.take_metrics(), [("group_mean".to_owned(), 0.5)]);
     let built = target.join("debug/libaccredit_turn_mean.so");
-    assert_eq!(Library::load(&built, None).unwrap().describe(), library.describe());
+    assert_eq!(
+        Library::load(&built, None).unwrap().describe(),
+        library.describe()
+    );
 }

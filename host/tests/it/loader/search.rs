@@ -81,7 +81,10 @@ fn a_file_may_name_its_scheme() {
     assert!(error.contains("Did you mean `harmless`?"), "{error}");
     assert!(error.contains("misbehave, harmless, promises"), "{error}");
     let error = open("libabsent.so").unwrap_err().to_string();
-    assert!(error.contains("libabsent.so: there is no such file"), "{error}");
+    assert!(
+        error.contains("libabsent.so: there is no such file"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -140,7 +143,12 @@ fn the_list_has_plugins_and_what_has_a_plugins_name() {
     let available = path.available();
     let names: Vec<_> = available
         .iter()
-        .map(|found| found.as_ref().map(|i| i.name.as_str()).map_err(|e| e.path.clone()))
+        .map(|found| {
+            found
+                .as_ref()
+                .map(|i| i.name.as_str())
+                .map_err(|e| e.path.clone())
+        })
         .collect();
     assert_eq!(
         names,
@@ -151,7 +159,11 @@ fn the_list_has_plugins_and_what_has_a_plugins_name() {
         ]
     );
     let text = list_text(&available);
-    assert_eq!(text.matches("misbehave  0.1.0  api 1.").count(), 2, "{text}");
+    assert_eq!(
+        text.matches("misbehave  0.1.0  api 1.").count(),
+        2,
+        "{text}"
+    );
     assert!(text.contains("not usable: ") && text.contains("the file is empty"));
 }
 

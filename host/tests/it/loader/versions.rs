@@ -17,12 +17,7 @@ fn a_newer_minor_loads_in_any_order_with_an_equal_one() {
     for path in [&newer, &equal, &newer] {
         check_harmless(path);
     }
-    let minor = |path| {
-        Library::load(path, None)
-            .unwrap()
-            .inspected()
-            .api_minor
-    };
+    let minor = |path| Library::load(path, None).unwrap().inspected().api_minor;
     assert_eq!((minor(&equal), minor(&newer)), (API_MINOR, 1));
 }
 

@@ -1,8 +1,6 @@
 //! The parts of the `accredit` program, as a library.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-#![cfg_attr(test, allow(clippy::unwrap_used))]
-
 pub mod config;
 pub mod credit;
 pub mod plugin;

@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn a_response_without_an_action_does_not_move_the_others() {
         let actions = vec![(ACTION, -9.0), (ACTION, -4.0)];
-        let alone = weights("{}", &batch(&[actions.clone()]));
+        let alone = weights("{}", &batch(std::slice::from_ref(&actions)));
         let beside = weights(
             "{}",
             &batch(&[actions, vec![(THINK, 90.0), (FORMAT, -90.0)]]),
@@ -338,7 +338,7 @@ mod tests {
     #[test]
     fn what_is_not_trained_stays_out_of_the_statistics() {
         let trained = vec![(ACTION, -9.0), (ACTION, -4.0)];
-        let alone = weights("{}", &batch(&[trained.clone()]));
+        let alone = weights("{}", &batch(std::slice::from_ref(&trained)));
         let mut both = batch(&[trained, vec![(ACTION, 50.0)]]);
         both.set(TRAINED, vec![true, false]);
         assert_eq!(weights("{}", &both)[..2], alone);

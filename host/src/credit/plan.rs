@@ -8,7 +8,7 @@ use accredit_plugin_api::{
     columns::{
         ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS,
         NEW_ENTROPY, NEW_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB,
-        ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT, TEACHER_LOGPROB,
+        ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT, TASK, TEACHER_LOGPROB,
         TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS,
         TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET, WEIGHT,
     },
@@ -31,24 +31,27 @@ pub struct Supply {
 }
 
 impl Supply {
-    /// A run that plays: every column that the host computes, states and answers if the environment has them.
-    pub fn playing(states: bool, answers: bool, group_size: usize) -> Self {
+    /// A run that plays: every column that the host computes, and states if the environment has them.
+    pub fn playing(states: bool, group_size: usize) -> Self {
         let mut columns: BTreeSet<&str> = ALL
             .iter()
             .map(|column| column.name)
             .chain(ALL_TEXTS.iter().map(|text| text.name()))
             .collect();
-        // There is no critic, and nothing scores texts.
-        for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name()] {
+        // There is no critic, nothing scores texts, and tasks are not kept as texts.
+        for absent in [
+            VALUE.name(),
+            NEW_VALUE.name(),
+            TEACHER_LOGPROB.name(),
+            TASK.name(),
+            ANSWER.name(),
+        ] {
             columns.remove(absent);
         }
         if !states {
             for absent in [STATE.name(), NEXT_STATE.name(), STATE_TEXT.name()] {
                 columns.remove(absent);
             }
-        }
-        if !answers {
-            columns.remove(ANSWER.name());
         }
         Self {
             columns,

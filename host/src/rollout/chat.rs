@@ -11,6 +11,9 @@ use super::tokenizer::Piece;
 /// File of a model folder that holds its chat template.
 pub const CHAT_TEMPLATE_FILE: &str = "chat_template.jinja";
 
+/// ChatML, the format of the Qwen family, with nothing added: the template of tokenizers made here.
+pub const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
 /// A chat template that does not work.
 #[derive(Debug, Error)]
 pub enum ChatError {
@@ -60,6 +63,11 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
+    /// The template of tokenizers made here.
+    pub fn chatml() -> Result<Self, ChatError> {
+        Self::compile(CHATML.to_owned(), Json::Null)
+    }
+
     /// Finds the template of a model folder: its own file, or the one in its tokenizer's configuration (a text, or a
     /// list of named ones of which `default` is taken).
     pub fn load(folder: &Path, tokenizer_config: &Json) -> Result<Self, ChatError> {

@@ -21,7 +21,7 @@ use tokenizers::{
     tokenizer::SplitDelimiterBehavior,
 };
 
-use super::chat::{CHAT_TEMPLATE_FILE, ChatError, ChatTemplate};
+use super::chat::{CHAT_TEMPLATE_FILE, CHATML, ChatError, ChatTemplate};
 
 /// A tokenizer that cannot be used.
 #[derive(Debug, Error)]
@@ -60,9 +60,6 @@ const START: &str = "<|im_start|>";
 const END: &str = "<|im_end|>";
 /// Padding token in tokenizers made here.
 const PAD: &str = "<|endoftext|>";
-/// ChatML, the format of the Qwen family, with nothing added.
-const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-
 /// A tokenizer with its chat template.
 pub struct Tokenizer {
     /// Reads special tokens as such: for the text of the template.

@@ -25,6 +25,7 @@ pub mod rollout;
 pub mod run;
 #[cfg(feature = "torch")]
 pub mod scoring;
+#[cfg(feature = "torch")]
 pub mod telemetry;
 #[cfg(feature = "torch")]
 pub mod update;

@@ -1,5 +1,7 @@
 //! The scripted expert: what it thinks, and how it chooses.
 
+use std::cmp::Ordering;
+
 use accredit_core::rng::{Purpose, Stream};
 
 use super::map::{Cell, Map};
@@ -11,30 +13,27 @@ use super::view;
 pub(super) fn think(map: &Map, place: usize) -> String {
     let (row, column) = map.position(place);
     let (goal_row, goal_column) = map.position(map.goal);
-    let toward =
-        |here: usize, there: usize, less: Direction, more: Direction| match there.cmp(&here) {
-            std::cmp::Ordering::Less => less.name(),
-            std::cmp::Ordering::Equal => "at",
-            std::cmp::Ordering::Greater => more.name(),
+    let word = |direction: Direction| direction.name().to_lowercase();
+    let toward = |here: usize, there: usize, less: Direction, more: Direction| match there.cmp(&here) {
+        Ordering::Less => Some(word(less)),
+        Ordering::Equal => None,
+        Ordering::Greater => Some(word(more)),
+    };
+    let goal: Vec<String> = ["goal".to_owned()]
+        .into_iter()
+        .chain(toward(row, goal_row, Direction::Up, Direction::Down))
+        .chain(toward(column, goal_column, Direction::Left, Direction::Right))
+        .collect();
+    let around = Direction::ALL.map(|direction| {
+        let cell = match map.neighbour(place, direction).map(|next| map.cells[next]) {
+            None => "edge",
+            Some(Cell::Floor) => "floor",
+            Some(Cell::Hole) => "hole",
+            Some(Cell::Goal) => "goal",
         };
-    let mut words = vec![
-        "goal",
-        toward(row, goal_row, Direction::Up, Direction::Down),
-        toward(column, goal_column, Direction::Left, Direction::Right),
-        "near",
-    ];
-    for direction in Direction::ALL {
-        words.push(direction.name());
-        words.push(
-            match map.neighbour(place, direction).map(|next| map.cells[next]) {
-                None => "edge",
-                Some(Cell::Floor) => "floor",
-                Some(Cell::Hole) => "hole",
-                Some(Cell::Goal) => "goal",
-            },
-        );
-    }
-    words.join(" ")
+        format!("{} {cell}", word(direction))
+    });
+    format!("{}; {}", goal.join(" "), around.join(", "))
 }
 
 /// What the expert knows about a map.
@@ -139,15 +138,15 @@ mod tests {
         let map = Map::gym();
         assert_eq!(
             think(&map, 0),
-            "goal Down Right near Left edge Down floor Right floor Up edge"
+            "goal down right; left edge, down floor, right floor, up edge"
         );
         assert_eq!(
             think(&map, 10),
-            "goal Down Right near Left floor Down floor Right hole Up floor"
+            "goal down right; left floor, down floor, right hole, up floor"
         );
         assert_eq!(
             think(&map, 14),
-            "goal at Right near Left floor Down edge Right goal Up floor"
+            "goal right; left floor, down edge, right goal, up floor"
         );
     }
 

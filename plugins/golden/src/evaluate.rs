@@ -1,0 +1,128 @@
+//! A run through the shared libraries: the host loads the plugins of a configuration and calls them on the episodes, as
+//! `accredit credit` does.
+
+use std::{collections::BTreeMap, path::Path};
+
+use accredit::{
+    config::Loaded,
+    credit::{
+        Counters, Pipeline, Supply,
+        offline::{self, ScoredStep},
+        plan,
+    },
+    plugin::{SearchPath, Services},
+};
+use accredit_core::episode::Trajectory;
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    plan::{Run, Source, Unit},
+    rollouts::{batches, first_tokens},
+};
+
+/// What one batch gave.
+struct Scored {
+    loss: Option<f64>,
+    /// The steps' columns, episode by episode; those of an episode that was left out are empty.
+    steps: Vec<ScoredStep>,
+    /// The number of tokens of each of the steps.
+    tokens: Vec<usize>,
+    /// By scheme and name.
+    metrics: BTreeMap<(String, String), f64>,
+}
+
+/// Makes a run on these episodes: its fields' numbers, in the order of the fields.
+pub fn evaluate(run: &Run, episodes: &[Trajectory], search: &SearchPath) -> Result<Vec<Vec<f64>>> {
+    let text = toml::to_string(&run.config()).context("the configuration of a run")?;
+    let loaded = Loaded::from_text(Path::new("golden.toml"), text)?;
+    let mut pipeline = plan::load(&loaded, search, &Supply::rollouts(), Services::default())?;
+    let scored = batches(episodes, run.unit)
+        .iter()
+        .map(|batch| {
+            batch
+                .as_ref()
+                .map(|batch| score(&mut pipeline, batch))
+                .transpose()
+        })
+        .collect::<Result<Vec<_>>>()?;
+    run.fields
+        .iter()
+        .map(|(name, source)| {
+            numbers(source, run.unit, &scored, episodes).with_context(|| name.clone())
+        })
+        .collect()
+}
+
+fn score(pipeline: &mut Pipeline, episodes: &[Trajectory]) -> Result<Scored> {
+    let counters = Counters {
+        iteration: 0,
+        iterations: 1,
+        update: 0,
+        updates: 1,
+    };
+    let scored = offline::score(pipeline, episodes, counters)?;
+    let mut metrics = BTreeMap::new();
+    for scheme in pipeline.schemes_mut() {
+        for (name, value) in scheme.take_metrics() {
+            metrics.insert((scheme.label().to_owned(), name), value);
+        }
+    }
+    let trajectories = scored.trajectories(episodes);
+    let sources = episodes.iter().flat_map(|episode| &episode.steps);
+    Ok(Scored {
+        loss: scored.objective.map(|(_, evaluated)| evaluated.loss),
+        tokens: sources.map(|step| step.tokens.kind.len()).collect(),
+        steps: trajectories.into_iter().flat_map(|t| t.steps).collect(),
+        metrics,
+    })
+}
+
+fn numbers(
+    source: &Source,
+    unit: Unit,
+    scored: &[Option<Scored>],
+    episodes: &[Trajectory],
+) -> Result<Vec<f64>> {
+    if unit != Unit::Whole {
+        let loss = |batch: &Option<Scored>| match batch {
+            None => Ok(0.0),
+            Some(batch) => batch.loss.context("there is no loss"),
+        };
+        return match source {
+            Source::Loss => scored.iter().map(loss).collect(),
+            other => bail!("{other:?} has no meaning by row or token"),
+        };
+    }
+    let [Some(whole)] = scored else {
+        bail!("one batch was expected");
+    };
+    let column = |of: fn(&ScoredStep) -> &Vec<f32>| -> Vec<f64> {
+        let steps = whole.steps.iter().zip(&whole.tokens);
+        steps
+            .flat_map(|(step, tokens)| {
+                let column = of(step);
+                (0..*tokens).map(|token| f64::from(column.get(token).copied().unwrap_or(0.0)))
+            })
+            .collect()
+    };
+    Ok(match source {
+        Source::Loss => vec![whole.loss.context("there is no loss")?],
+        Source::Advantages => column(|step| &step.advantage),
+        Source::RowAdvantages => {
+            let advantages = column(|step| &step.advantage);
+            first_tokens(episodes)
+                .into_iter()
+                .map(|first| first.map_or(0.0, |first| advantages[first]))
+                .collect()
+        }
+        Source::Weights => column(|step| &step.weight),
+        Source::WeightSum => vec![column(|step| &step.weight).iter().sum()],
+        Source::LogprobSlopes => column(|step| &step.d_logprob),
+        Source::ValueSlopes => column(|step| &step.d_value),
+        Source::Metric(scheme, name) => {
+            let key = ((*scheme).to_owned(), (*name).to_owned());
+            let value = whole.metrics.get(&key);
+            vec![*value.with_context(|| format!("`{scheme}` pushed no `{name}`"))?]
+        }
+    })
+}

@@ -1,0 +1,147 @@
+//! What is run for a variant, and where in the result its fields stand.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::files::RowLayout;
+
+/// Everything that is run for one variant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// How rows are cut.
+    pub layout: RowLayout,
+    /// The runs; each gives some of the fields.
+    pub runs: Vec<Run>,
+}
+
+/// One configuration on one version of the rollouts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The schemes.
+    pub credit: Vec<Scheme>,
+    /// Parameters of the objective `clip`; without it only the credit is computed.
+    pub objective: Option<Value>,
+    /// Advantages that stand in the rollouts.
+    pub given: Given,
+    /// Rows without a response token.
+    pub masked_rows: BTreeSet<usize>,
+    /// The critic's new value is `0.9 * value + 0.1`.
+    pub new_values: bool,
+    /// What is one batch.
+    pub unit: Unit,
+    /// The fields that it gives: name and place.
+    pub fields: Vec<(String, Source)>,
+}
+
+/// A plugin with its parameters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scheme {
+    /// Its name.
+    pub plugin: &'static str,
+    /// Its parameters.
+    pub params: Value,
+}
+
+/// Advantages that stand in the rollouts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Given {
+    /// None.
+    Nothing,
+    /// The same for every token.
+    Constant(f32),
+    /// Whitened generalised advantages of the golden numbers for `ppo_gae`: gamma 0.99, lambda 0.95, the outcome as
+    /// reward.
+    Gae,
+    /// Advantages of 0, and the returns of the same numbers as value targets.
+    Returns,
+}
+
+/// What is one batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// All rollouts.
+    Whole,
+    /// Every row is a batch of its own.
+    Row,
+    /// Every response token is a batch of its own.
+    Token,
+}
+
+/// Where a field stands in the result.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// The loss; with smaller units one for each, 0 for the environment's tokens.
+    Loss,
+    /// Advantages of the tokens, row by row.
+    Advantages,
+    /// The advantage of each row's first response token.
+    RowAdvantages,
+    /// Weights of the tokens, row by row.
+    Weights,
+    /// Their sum.
+    WeightSum,
+    /// Derivatives with respect to the new log-probabilities, row by row.
+    LogprobSlopes,
+    /// Derivatives with respect to the new values, row by row.
+    ValueSlopes,
+    /// What a scheme or the `objective` pushed.
+    Metric(&'static str, &'static str),
+}
+
+impl Run {
+    /// Advantages of a scheme on all rollouts, and nothing else.
+    pub fn new(credit: Vec<Scheme>) -> Self {
+        Self {
+            credit,
+            objective: None,
+            given: Given::Nothing,
+            masked_rows: BTreeSet::new(),
+            new_values: false,
+            unit: Unit::Whole,
+            fields: Vec::new(),
+        }
+    }
+
+    /// The same advantage for every token.
+    pub fn constant(advantage: f32) -> Self {
+        Self {
+            given: Given::Constant(advantage),
+            ..Self::new(vec![given(false)])
+        }
+    }
+
+    /// With an objective.
+    pub fn objective(mut self, params: Value) -> Self {
+        self.objective = Some(params);
+        self
+    }
+
+    /// With a smaller batch.
+    pub fn unit(mut self, unit: Unit) -> Self {
+        self.unit = unit;
+        self
+    }
+
+    /// Gives a field.
+    pub fn field(mut self, name: &str, source: Source) -> Self {
+        self.fields.push((name.to_owned(), source));
+        self
+    }
+
+    /// The configuration's text. No numbers but those of the mapping go in, so that it is always a valid table.
+    pub fn config(&self) -> Value {
+        let scheme = |scheme: &Scheme| json!({"plugin": scheme.plugin, "params": scheme.params});
+        let credit: Vec<Value> = self.credit.iter().map(scheme).collect();
+        let params = self.objective.clone().unwrap_or_else(|| json!({}));
+        json!({"credit": credit, "objective": {"plugin": "clip", "params": params}})
+    }
+}
+
+/// The plugin that hands on what stands in the rollouts.
+pub fn given(value_target: bool) -> Scheme {
+    Scheme {
+        plugin: "given",
+        params: json!({"value_target": value_target}),
+    }
+}

@@ -1,0 +1,224 @@
+//! Golden rollouts as episodes of the host.
+
+use accredit_core::episode::{Layout, Status, Step, TokenKind, Tokens, Trajectory};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::{
+    files::{GoldenFile, Input, RowLayout},
+    plan::{Given, Run, Unit},
+};
+
+/// Advantages and returns that come from golden numbers, by trajectory, the environment's tokens among them.
+#[derive(Debug)]
+pub struct Gae {
+    advantages: Vec<Vec<f32>>,
+    returns: Vec<Vec<f32>>,
+}
+
+impl Gae {
+    /// Takes them out of the golden file of `ppo_gae`.
+    pub fn of(file: &GoldenFile) -> Result<Self> {
+        const VARIANT: &str = "verl_outcome_g0.99_l0.95";
+        let variant = file.variants.iter().find(|v| v.variant == VARIANT);
+        let variant = variant.with_context(|| format!("ppo_gae.{}: no {VARIANT}", file.case))?;
+        let matrix = |field: &str| -> Result<Vec<Vec<f32>>> {
+            let value = variant.expected.get(field).unwrap_or(&Value::Null);
+            serde_json::from_value(value.clone())
+                .with_context(|| format!("ppo_gae.{}, {VARIANT}, {field}", file.case))
+        };
+        Ok(Self {
+            advantages: matrix("whitened_advantages")?,
+            returns: matrix("returns")?,
+        })
+    }
+}
+
+/// The episodes that a run is made on.
+pub fn episodes(
+    input: &Input,
+    layout: RowLayout,
+    run: &Run,
+    gae: Option<&Gae>,
+) -> Result<Vec<Trajectory>> {
+    let mut episodes = Vec::new();
+    let mut rows = 0;
+    for group in &input.groups {
+        for source in &group.trajectories {
+            let index = episodes.len();
+            let mut steps = Vec::new();
+            let mut place = 0;
+            for step in &source.steps {
+                let mut tokens = Tokens {
+                    kind: step.tokens.kind.clone(),
+                    ..Tokens::default()
+                };
+                let count = tokens.kind.len();
+                tokens.columns.clone_from(&step.tokens.columns);
+                let at = |matrix: &[Vec<f32>]| -> Result<Vec<f32>> {
+                    let row = matrix.get(index).and_then(|row| row.get(place..place + count));
+                    Ok(row.with_context(|| format!("{}: too few numbers", source.traj_id))?.to_vec())
+                };
+                let gae = || gae.context("the advantages of ppo_gae are needed");
+                let (advantage, target) = match run.given {
+                    Given::Nothing => (None, None),
+                    Given::Constant(advantage) => (Some(vec![advantage; count]), None),
+                    Given::Gae => (Some(at(&gae()?.advantages)?), None),
+                    Given::Returns => (Some(vec![0.0; count]), Some(at(&gae()?.returns)?)),
+                };
+                place += count;
+                adapt(&mut tokens, run, advantage, target)
+                    .with_context(|| source.traj_id.clone())?;
+                if layout == RowLayout::Step {
+                    drop_observations(&mut tokens);
+                }
+                let masked = match layout {
+                    RowLayout::Traj => run.masked_rows.contains(&index),
+                    RowLayout::Step => run.masked_rows.contains(&(rows + steps.len())),
+                };
+                if masked {
+                    tokens.kind.fill(TokenKind::Observation);
+                }
+                steps.push(Step {
+                    state: Some(step.state_key.clone()),
+                    next_state: step.next_state_key.clone(),
+                    reward: Some(step.reward as f32),
+                    terminal: step.done,
+                    valid_action: true,
+                    tokens,
+                    ..Step::default()
+                });
+            }
+            rows += steps.len();
+            episodes.push(Trajectory {
+                layout: match layout {
+                    RowLayout::Traj => Layout::Trajectory,
+                    RowLayout::Step => Layout::Step,
+                },
+                group: group.group_id.clone(),
+                trajectory: source.traj_id.clone(),
+                status: if source.truncated {
+                    Status::TruncatedSteps
+                } else {
+                    Status::Completed
+                },
+                outcome: Some(source.outcome_reward as f32),
+                steps,
+                ..Trajectory::default()
+            });
+        }
+    }
+    Ok(episodes)
+}
+
+/// Puts in what a run changes, and leaves out what only an objective reads where there is none.
+fn adapt(
+    tokens: &mut Tokens,
+    run: &Run,
+    advantage: Option<Vec<f32>>,
+    target: Option<Vec<f32>>,
+) -> Result<()> {
+    let columns = &mut tokens.columns;
+    for (name, column) in columns.iter() {
+        ensure!(
+            column.len() == tokens.kind.len(),
+            "the column `{name}` has {} numbers for {} tokens",
+            column.len(),
+            tokens.kind.len()
+        );
+    }
+    if run.objective.is_none() {
+        columns.remove("new_logprob");
+    }
+    if let Some(entropy) = columns.get("entropy").cloned() {
+        columns.insert("new_entropy".into(), entropy);
+    }
+    if run.new_values {
+        let value = columns.get("value").context("no column `value`")?;
+        let new = value.iter().map(|v| (0.9 * f64::from(*v) + 0.1) as f32);
+        columns.insert("new_value".into(), new.collect());
+    }
+    for (name, column) in [("given_advantage", advantage), ("given_value_target", target)] {
+        if let Some(column) = column {
+            columns.insert(name.into(), column);
+        }
+    }
+    Ok(())
+}
+
+fn drop_observations(tokens: &mut Tokens) {
+    let keep: Vec<usize> = (0..tokens.kind.len())
+        .filter(|token| tokens.kind[*token] != TokenKind::Observation)
+        .collect();
+    for column in tokens.columns.values_mut() {
+        *column = keep.iter().map(|token| column[*token]).collect();
+    }
+    tokens.kind = keep.iter().map(|token| tokens.kind[*token]).collect();
+}
+
+/// The batches of a unit: one of all episodes, or one of each row or token. Nothing stands for a token of the
+/// environment.
+pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory>>> {
+    let alone = |episode: &Trajectory, steps: Vec<Step>| {
+        let part = Trajectory {
+            steps,
+            ..episode.clone()
+        };
+        Some(vec![part])
+    };
+    match unit {
+        Unit::Whole => vec![Some(episodes.to_vec())],
+        Unit::Row => episodes
+            .iter()
+            .flat_map(|episode| match episode.layout {
+                Layout::Trajectory => vec![Some(vec![episode.clone()])],
+                Layout::Step => episode
+                    .steps
+                    .iter()
+                    .map(|step| alone(episode, vec![step.clone()]))
+                    .collect(),
+            })
+            .collect(),
+        Unit::Token => {
+            let mut batches = Vec::new();
+            for episode in episodes {
+                for step in &episode.steps {
+                    for (token, kind) in step.tokens.kind.iter().enumerate() {
+                        let one = |(name, column): (&String, &Vec<f32>)| (name.clone(), vec![column[token]]);
+                        let tokens = Tokens {
+                            kind: vec![*kind],
+                            columns: step.tokens.columns.iter().map(one).collect(),
+                            ..Tokens::default()
+                        };
+                        let one = Step {
+                            tokens,
+                            ..step.clone()
+                        };
+                        let trained = *kind != TokenKind::Observation;
+                        batches.push(if trained { alone(episode, vec![one]) } else { None });
+                    }
+                }
+            }
+            batches
+        }
+    }
+}
+
+/// The index of the first response token of each row, in a list of all tokens, and the number of tokens of all rows.
+pub fn first_tokens(episodes: &[Trajectory]) -> Vec<Option<usize>> {
+    let mut firsts = Vec::new();
+    let mut place = 0;
+    for episode in episodes {
+        let mut kinds: Vec<&TokenKind> = Vec::new();
+        for (index, step) in episode.steps.iter().enumerate() {
+            kinds.extend(&step.tokens.kind);
+            if episode.layout == Layout::Step || index + 1 == episode.steps.len() {
+                let first = kinds.iter().position(|kind| **kind != TokenKind::Observation);
+                firsts.push(first.map(|first| place + first));
+                place += kinds.len();
+                kinds.clear();
+            }
+        }
+    }
+    firsts
+}

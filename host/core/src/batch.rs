@@ -705,6 +705,9 @@ fn check_episode(episode: &Trajectory, index: usize) -> Result<(), BatchError> {
         if !tokens.token_id.is_empty() {
             fits(TOKEN_ID.name(), tokens.token_id.len())?;
         }
+        if !tokens.text.is_empty() {
+            fits("text", tokens.text.len())?;
+        }
         for (name, column) in &tokens.columns {
             if known_column(name).is_some_and(|known| known.level != Level::Token) {
                 return Err(BatchError::Reserved {

@@ -46,15 +46,13 @@ fn visit(node: &Node, schema: &'static Json, path: &Path, problems: &mut Vec<Pro
                     problems.push(unknown_key(key, child, schema, path));
                 }
             }
-            for key in schema["required"]
-                .as_array()
-                .into_iter()
-                .flatten()
+            let required = schema["required"].as_array().into_iter().flatten();
+            let missing: Vec<&str> = required
                 .filter_map(Json::as_str)
-            {
-                if node.get(key).is_none() {
-                    problems.push(missing_key(key, node, schema, path));
-                }
+                .filter(|key| node.get(key).is_none())
+                .collect();
+            if !missing.is_empty() {
+                problems.push(missing_keys(&missing, node, schema, path));
             }
         }
         (Content::Array(elements), Kind::Array) => {
@@ -186,7 +184,7 @@ fn expected(schema: &Json) -> String {
     match Kind::of(schema) {
         Some(Kind::Table) => "a table".to_owned(),
         Some(Kind::Array) if schema["items"]["$ref"].is_string() => "an array of tables".to_owned(),
-        Some(Kind::Array) => "an array".to_owned(),
+        Some(Kind::Array) => "an array of strings".to_owned(),
         Some(Kind::Word(words)) => format!("one of {}", list(words)),
         Some(Kind::String) if schema["minLength"].is_u64() => {
             "a string that is not empty".to_owned()
@@ -226,7 +224,10 @@ fn wrong_type(node: &Node, schema: &Json, path: &Path) -> Problem {
             Some("write it without quotes".to_owned())
         }
         (Content::Value(value), Some(Kind::String | Kind::Word(_))) => {
-            Some(format!("write `\"{value}\"`, in quotes"))
+            Some(match node.value_place().source.file {
+                Some(_) => format!("write `\"{value}\"`, in quotes"),
+                None => format!("write `--set '{path}=\"{value}\"'`, with both kinds of quotes"),
+            })
         }
         _ => None,
     };
@@ -268,34 +269,31 @@ fn unknown_key(key: &str, node: &Node, schema: &Json, path: &Path) -> Problem {
     }
 }
 
-fn missing_key(key: &str, node: &Node, schema: &'static Json, path: &Path) -> Problem {
-    Problem::new(format!("`{path}` has no `{key}`, which it needs"))
-        .at(node.value_place())
-        .note(format!(
-            "expected `{key}`, {}",
-            expected(resolved(&schema["properties"][key]))
-        ))
+fn missing_keys(keys: &[&str], node: &Node, schema: &'static Json, path: &Path) -> Problem {
+    let names = list(keys.iter().copied());
+    let problem = Problem::new(format!("`{path}` lacks {names}")).at(node.value_place());
+    keys.iter().fold(problem, |problem, key| {
+        let expected = expected(resolved(&schema["properties"][*key]));
+        problem.note(format!("expected `{key}`, {expected}"))
+    })
 }
 
 /// The tables that have a key of this name.
 fn homes(key: &str) -> Vec<String> {
     fn search(schema: &'static Json, key: &str, path: &Path, homes: &mut Vec<String>) {
-        let schema = resolved(schema);
-        let Some(properties) = schema["properties"].as_object() else {
-            return;
-        };
-        if properties.contains_key(key) {
-            homes.push(if path.0.is_empty() {
-                "the top, above every table".to_owned()
-            } else {
-                format!("`[{path}]`")
-            });
-        }
-        for (name, property) in properties {
-            search(property, key, &path.key(name), homes);
+        let properties = resolved(schema)["properties"].as_object();
+        for (name, property) in properties.into_iter().flatten() {
+            let path = path.key(name);
+            if resolved(property)["properties"].get(key).is_some() {
+                homes.push(format!("`[{path}]`"));
+            }
+            search(property, key, &path, homes);
         }
     }
     let mut homes = Vec::new();
     search(&SCHEMA, key, &Path::default(), &mut homes);
+    if SCHEMA["properties"].get(key).is_some() {
+        homes.push("the top, above every table".to_owned());
+    }
     homes
 }

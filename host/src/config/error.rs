@@ -159,8 +159,8 @@ impl fmt::Display for Problem {
             }
             write!(
                 f,
-                "\n{margin} |\n{number:margin$} | {line}",
-                margin = margin.len()
+                "\n{margin} |\n{number:width$} | {line}",
+                width = margin.len()
             )?;
 
             // Tabs stay tabs, so that the caret stands right at every width of a tab.

@@ -6,7 +6,7 @@ use std::path::{Path as FilePath, PathBuf};
 use serde_json::Value as Json;
 
 use super::error::{ConfigError, Problem};
-use super::path::Path;
+use super::path::{Path, Segment};
 use super::schema::{Config, Environment};
 use super::tree::Node;
 use super::{check, layers, set, validate, write};
@@ -77,7 +77,7 @@ impl Loaded {
         if !problems.is_empty() {
             return Err(ConfigError::new(problems));
         }
-        // The check leaves little that serde can refuse: a number too large for its type, for one.
+        // The check leaves nothing that serde should refuse; if it does, that is still shown at its place.
         let config: Config =
             serde_path_to_error::deserialize(written.to_json()).map_err(|error| {
                 problem_at(
@@ -90,9 +90,10 @@ impl Loaded {
             Ok(Json::Object(resolved)) => resolved,
             Ok(_) => return Err(Problem::new("a configuration that is no table").into()),
             Err(error) => {
-                return Err(
-                    Problem::new(format!("a configuration that JSON cannot hold: {error}")).into(),
-                );
+                return Err(Problem::new(format!(
+                    "a configuration that JSON cannot hold: {error}"
+                ))
+                .into());
             }
         };
         let loaded = Self {
@@ -111,29 +112,41 @@ impl Loaded {
     /// What a run cannot do without and offline credit can: an environment (which is returned), a model, and a scheme
     /// that trains.
     pub fn for_training(&self) -> Result<&Environment, ConfigError> {
+        let source = self.written.key_place().source;
+        let wanted = |what: &str| match &source.file {
+            Some(file) => format!("expected {what} in {}", file.display()),
+            None => format!("expected {what}"),
+        };
         let mut problems = Vec::new();
+        if self.config.environment.is_none() {
+            problems.push(
+                Problem::new("there is no environment to play in")
+                    .note(wanted("`[environment]` with a `name`")),
+            );
+        }
         if self.config.model.path.is_none() && self.config.model.create.is_none() {
             problems.push(
-                self.problem_at("model", "there is no model to train".to_owned())
-                    .note("expected `path` or `[model.create]` in `[model]`"),
+                problem_at(
+                    &self.written,
+                    "model",
+                    "there is no model to train".to_owned(),
+                )
+                .note(wanted("`[model]` with a `path`, or `[model.create]`")),
             );
         }
         if self.config.credit.iter().all(|credit| credit.shadow) {
             problems.push(
-                self.problem_at("credit", "there is no scheme that trains".to_owned())
-                    .note("expected a `[[credit]]` without `shadow = true`"),
+                problem_at(
+                    &self.written,
+                    "credit",
+                    "there is no scheme that trains".to_owned(),
+                )
+                .note(wanted("a `[[credit]]` without `shadow = true`")),
             );
         }
         match &self.config.environment {
             Some(environment) if problems.is_empty() => Ok(environment),
-            Some(_) => Err(ConfigError::new(problems)),
-            None => {
-                problems.push(
-                    Problem::new("there is no environment to play in")
-                        .note("expected `[environment]` with a `name`"),
-                );
-                Err(ConfigError::new(problems))
-            }
+            _ => Err(ConfigError::new(problems)),
         }
     }
 
@@ -156,7 +169,7 @@ impl Loaded {
                 file: file.clone(),
                 line: place.line(),
             },
-            None => Origin::Set(place.source.text.trim_start_matches("--set ").to_owned()),
+            None => Origin::Set(place.source.text.replacen(set::FLAG, "", 1)),
         }
     }
 
@@ -173,25 +186,14 @@ impl Loaded {
 
     pub(super) fn problem_at(&self, path: &str, message: String) -> Problem {
         let problem = problem_at(&self.written, path, message);
-        match Path::parse(path) {
-            Ok(parsed) if self.written.find(&parsed).is_none() => {
-                let pointer =
-                    parsed
-                        .0
-                        .iter()
-                        .fold(String::new(), |pointer, segment| match segment {
-                            super::path::Segment::Key(key) => format!("{pointer}/{key}"),
-                            super::path::Segment::Index(index) => format!("{pointer}/{index}"),
-                        });
-                let resolved = self.resolved.clone();
-                match Json::Object(resolved).pointer(&pointer) {
-                    Some(default) => problem.note(format!(
-                        "`{path}` is not set; its default is {}",
-                        write::inline(default)
-                    )),
-                    None => problem,
-                }
-            }
+        let Ok(path) = Path::parse(path) else {
+            return problem;
+        };
+        match (self.written.find(&path), value_at(&self.resolved, &path)) {
+            (None, Some(default)) => problem.note(format!(
+                "`{path}` is not set; its default is {}",
+                write::inline(default)
+            )),
             _ => problem,
         }
     }
@@ -246,6 +248,18 @@ fn problem_at(written: &Node, path: &str, message: String) -> Problem {
         path.0.pop();
     }
     problem
+}
+
+/// The resolved value at a path.
+fn value_at<'a>(resolved: &'a serde_json::Map<String, Json>, path: &Path) -> Option<&'a Json> {
+    let mut segments = path.0.iter();
+    let Some(Segment::Key(first)) = segments.next() else {
+        return None;
+    };
+    segments.try_fold(resolved.get(first)?, |value, segment| match segment {
+        Segment::Key(key) => value.get(key),
+        Segment::Index(index) => value.get(index),
+    })
 }
 
 /// Every value that is no table, with its path.

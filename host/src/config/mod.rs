@@ -1,8 +1,8 @@
 //! Configuration: TOML files and `--set` in, one typed [`Config`] out, and errors that show the place.
 //!
-//! The way of a value: [`layers`] reads files and what they extend into one [`tree::Node`] in which every value knows
-//! its place, [`set`] applies `--set`, [`check`] holds the tree against the schema that is derived from [`schema`],
-//! serde decodes it, and [`validate`] looks at what takes two values to see. [`load::Loaded`] is the result; start
+//! The way of a value: `layers` reads files and what they extend into one `tree::Node` in which every value knows
+//! its place, `set` applies `--set`, `check` holds the tree against the schema that is derived from [`schema`],
+//! serde decodes it, and `validate` looks at what takes two values to see. [`Loaded`] is the result; start
 //! there.
 //!
 //! Nothing here knows a plugin or an environment: what those say about their own keys comes back through
@@ -16,6 +16,8 @@ mod near;
 mod path;
 pub mod schema;
 mod set;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod validate;
 mod write;

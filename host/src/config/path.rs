@@ -60,9 +60,12 @@ impl fmt::Display for Path {
     }
 }
 
+/// A segment and the bytes that it stands in.
+pub(super) type Written = (Segment, Range<usize>);
+
 /// The segments at the beginning of `text`, each with its place, and where they end: at a `=` or at the end of the
 /// text.
-pub(super) fn segments(text: &str) -> Result<(Vec<(Segment, Range<usize>)>, usize), String> {
+pub(super) fn segments(text: &str) -> Result<(Vec<Written>, usize), String> {
     let mut found = Vec::new();
     let mut at = 0;
     loop {

@@ -10,7 +10,8 @@ use super::near::{list, nearest};
 use super::path::{self, Path, Segment};
 use super::tree::{Content, Node, Reader, entries_named};
 
-const FLAG: &str = "--set ";
+/// What stands before the argument in the text that errors show.
+pub(super) const FLAG: &str = "--set ";
 
 /// Applies one `--set`. The right side is a TOML value, or else a string as it stands; an entry of `[[credit]]` is
 /// addressed by its name, its plugin or its number.
@@ -44,7 +45,8 @@ pub(super) fn apply(tree: &mut Node, argument: &str) -> Result<(), Vec<Problem>>
         return Err(unreadable("`extends` works in files only"));
     }
     let text = right.trim();
-    let value = place(argument.len() - right.trim_start().len()..argument.trim_end().len()).range;
+    let start = argument.len() - right.trim_start().len();
+    let value = place(start..start + text.len()).range;
 
     let mut node = tree;
     let mut path = Path::default();
@@ -125,7 +127,8 @@ fn entry(elements: &[Node], path: &Path, segment: &Segment) -> Result<usize, Pro
     match found[..] {
         [index] => Ok(index),
         [] => {
-            let labels: Vec<&str> = elements.iter().filter_map(Node::label).collect();
+            let mut labels: Vec<&str> = elements.iter().filter_map(Node::label).collect();
+            labels.dedup();
             let problem = Problem::new(format!("`{path}` has no entry `{wanted}`"));
             Err(if elements.is_empty() {
                 problem.note(format!("`{path}` is empty"))

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 
 use super::error::Problem;
 use super::load::Loaded;
-use super::near::nearest;
 use super::schema::{Context, Create};
 
 /// All such problems of a configuration whose keys and types are right.
@@ -48,12 +47,11 @@ impl Findings<'_> {
             .strip_prefix("cuda:")
             .is_some_and(|number| number.parse::<u32>().is_ok());
         if !numbered && !["auto", "cpu", "cuda"].contains(&device) {
-            let problem = self
-                .loaded
-                .problem_at("model.device", format!("unknown device `{device}`"))
-                .note("expected `auto`, `cpu`, `cuda` or `cuda:N`")
-                .did_you_mean(nearest(device, ["auto", "cpu", "cuda"]));
-            self.problems.push(problem);
+            self.wrong(
+                "model.device",
+                format!("unknown device `{device}`"),
+                "expected `auto`, `cpu`, `cuda` or `cuda:N`",
+            );
         }
         if let Some(create) = &model.create {
             self.sizes(create);

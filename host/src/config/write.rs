@@ -32,12 +32,9 @@ impl Writer<'_> {
         path: &Path,
     ) {
         for (key, value) in table.iter().filter(|(_, value)| !has_header(value)) {
-            self.out
-                .push_str(&format!("{} = {}", quoted(key), inline(value)));
-            if let Some(comment) = (self.comment)(&path.key(key)) {
-                self.out.push_str(&format!("  # {comment}"));
-            }
-            self.out.push('\n');
+            let comment = (self.comment)(&path.key(key));
+            let comment = comment.map_or_else(String::new, |comment| format!("  # {comment}"));
+            self.line(&format!("{} = {}{comment}", quoted(key), inline(value)));
         }
         for (key, value) in table.iter().filter(|(_, value)| has_header(value)) {
             header.push(quoted(key));
@@ -65,7 +62,11 @@ impl Writer<'_> {
         if !self.out.is_empty() {
             self.out.push('\n');
         }
-        self.out.push_str(header);
+        self.line(header);
+    }
+
+    fn line(&mut self, line: &str) {
+        self.out.push_str(line);
         self.out.push('\n');
     }
 }

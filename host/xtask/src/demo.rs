@@ -12,9 +12,9 @@ const AFTER: &str = "configs/demo/grpo-actfocus.toml";
 
 /// Builds the program and its plugins without libtorch, and gives credit to one file under two configurations.
 pub fn run(checkout: &Checkout) -> Result<()> {
-    // The dev profile builds sooner than release, and the demo computes next to nothing.
-    command::run(&mut checkout.cargo(["build", "--no-default-features"]))?;
-    let program = Workspace::read(checkout)?.program("debug")?;
+    // A profile that builds soonest: the demo computes next to nothing.
+    command::run(&mut checkout.cargo(["build", "--profile", "demo", "--no-default-features"]))?;
+    let program = Workspace::read(checkout)?.program("demo")?;
     let hash = || {
         let mut command = checkout.program("sha256sum");
         let text = command::read(command.arg(&program))?;
@@ -32,10 +32,11 @@ pub fn run(checkout: &Checkout) -> Result<()> {
     credit(BEFORE)?;
     eprintln!("\n== What changes: the configuration");
     let mut diff = checkout.program("diff");
-    // 1 says that the files differ, as they should.
     let status = command::status(diff.args(["-u", BEFORE, AFTER]))?;
-    if status.code() != Some(1) {
-        bail!("`{}` shows no difference ({status})", command::line(&diff));
+    match status.code() {
+        Some(1) => {}
+        Some(0) => bail!("{BEFORE} and {AFTER} are equal, so there is nothing to show"),
+        _ => bail!("`{}` failed ({status})", command::line(&diff)),
     }
     eprintln!("\n== Credit by grpo and actfocus");
     credit(AFTER)?;

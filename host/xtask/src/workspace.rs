@@ -48,7 +48,7 @@ impl Workspace {
         Ok(Self { target: path(&metadata, "target_directory")?, plugins, fixtures })
     }
 
-    /// The program that cargo has built in a profile's folder, `debug` or `release`.
+    /// The program that cargo has built in a profile's folder, such as `release`.
     pub fn program(&self, profile: &str) -> Result<PathBuf> {
         let program = self.target.join(profile).join(format!("accredit{}", std::env::consts::EXE_SUFFIX));
         if !program.is_file() {

@@ -1,7 +1,7 @@
 //! What a configuration can say: one struct per TOML table. The doc comment of a field is its entry in the reference
 //! and in the JSON schema, its range stands beside it, and its default is in the `Default` of its table.
 //!
-//! [`crate::config::check`] holds a file against the schema that is derived from these types, so a new key needs
+//! `config/check.rs` holds a file against the schema that is derived from these types, so a new key needs
 //! nothing but its field here.
 
 mod credit;

@@ -57,6 +57,15 @@ pub struct Create {
     /// The output projection is the embedding matrix.
     #[serde(default = "tied")]
     pub tied: bool,
+    /// Standard deviation of the initial weights. A model of a few hundred thousand weights learns far faster from 0.1
+    /// than from the usual 0.02.
+    #[serde(default = "initializer_range")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub initializer_range: f64,
+}
+
+fn initializer_range() -> f64 {
+    0.02
 }
 
 fn tied() -> bool {

@@ -34,6 +34,14 @@ pub struct WarmStart {
     #[serde(default = "weight_decay")]
     #[schemars(range(min = 0.0))]
     pub weight_decay: f64,
+    /// The decay of AdamW's squared gradient.
+    #[serde(default = "beta2")]
+    #[schemars(range(min = 0.0), extend("exclusiveMaximum" = 1))]
+    pub beta2: f64,
+}
+
+fn beta2() -> f64 {
+    0.98
 }
 
 fn weight_decay() -> f64 {

@@ -92,6 +92,8 @@ fn fetch(scratch: &Path, held: &Path, variant: Variant, pip: &impl Fn() -> Comma
     install.env("TMPDIR", &temporary);
     // The user's settings apply, but for two that forbid the target folder.
     install.env("PIP_USER", "0").env("PIP_REQUIRE_VIRTUALENV", "0");
+    // A warning about root is about system folders, which a target folder does not touch.
+    install.env("PIP_ROOT_USER_ACTION", "ignore");
     let (succeeded, errors) = command::run_and_keep_errors(&mut install)?;
     if !succeeded {
         bail!("{}", explain(&errors, variant, scratch));

@@ -58,12 +58,13 @@ impl Run {
     /// Plays, credits and updates until the planned iterations are done, or until the user asks to stop.
     pub fn train(&mut self) -> Result<()> {
         let mut progress = Progress::new("train", self.iteration, self.config.iterations);
-        if self.iteration == 0 {
-            let metrics = self.evaluate()?;
-            progress.say(&summary::evaluation(None, &metrics));
+        let mut before = Metrics::default();
+        if self.iteration == 0 && self.config.evaluation.every > 0 {
+            before = self.evaluate()?;
+            progress.say(&summary::evaluation(None, &before));
         }
         while self.iteration < self.config.iterations && !stop::asked() {
-            let mut metrics = Metrics::default();
+            let mut metrics = std::mem::take(&mut before).prefixed(names::BEFORE);
             let mut clock = Clock::new();
 
             let rollout = self.collect()?;

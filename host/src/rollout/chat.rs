@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use minijinja::{Environment, Error, ErrorKind, Value, context};
+use minijinja::{Environment, Error, ErrorKind, Value, context, syntax::SyntaxConfig};
 use serde_json::Value as Json;
 use thiserror::Error;
 
@@ -93,8 +93,8 @@ impl ChatTemplate {
 
     fn compile(source: String, tokens: Json) -> Result<Self, ChatError> {
         let mut environment = Environment::new();
-        environment.set_trim_blocks(true);
-        environment.set_lstrip_blocks(true);
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|error| ChatError::Template(error.to_string()))?);
         environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
         environment.add_function("raise_exception", |message: String| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, message))
@@ -113,7 +113,7 @@ impl ChatTemplate {
     fn render(&self, messages: &[(Speaker, &str)], generation: bool) -> Result<String, ChatError> {
         let messages: Vec<Value> = messages
             .iter()
-            .map(|(speaker, content)| context! { role => speaker.role(), content => content })
+            .map(|(speaker, content)| context! { role => speaker.role(), content => *content })
             .collect();
         let template = |error: Error| ChatError::Template(error.to_string());
         let compiled = self.environment.get_template("chat").map_err(template)?;

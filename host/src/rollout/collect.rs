@@ -240,15 +240,14 @@ impl Collector {
 
     /// A pool of at least so many environments.
     fn pool(&mut self, size: usize) -> Result<&mut Pool, CollectError> {
-        let enough = self.pool.as_ref().is_some_and(|pool| pool.len() >= size);
-        if !enough {
-            self.pool = None;
-        }
-        if let Some(pool) = &mut self.pool {
-            return Ok(pool);
-        }
-        let environments = (0..size).map(|_| (self.make)()).collect::<Result<Vec<_>, _>>()?;
-        Ok(self.pool.insert(Pool::new(environments, self.threads)?))
+        let pool = match self.pool.take().filter(|pool| pool.len() >= size) {
+            Some(pool) => pool,
+            None => {
+                let environments = (0..size).map(|_| (self.make)()).collect::<Result<Vec<_>, _>>()?;
+                Pool::new(environments, self.threads)?
+            }
+        };
+        Ok(self.pool.insert(pool))
     }
 }
 

@@ -150,7 +150,7 @@ impl Run {
         let device = device_of(loaded)?;
         let tasks = Tasks::new(setting.make()?, config.evaluation.seed, held_out_count(&config))?;
         let name = options.name.clone().or_else(|| config.run.name.clone());
-        let name = name.unwrap_or_else(|| jiff::Zoned::now().strftime("%Y-%m-%d_%H-%M-%S").to_string());
+        let name = name.unwrap_or_else(|| jiff::Timestamp::now().strftime("%Y-%m-%d_%H-%M-%S").to_string());
         let existing = match &config.model.path {
             Some(path) => Some((Tokenizer::load(path)?, Model::load(path, device)?.with_gradients()?)),
             None => None,

@@ -24,6 +24,12 @@ impl Metrics {
         self.values.insert(name.into(), serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number));
     }
 
+    /// The same numbers under names that begin with a prefix.
+    #[must_use]
+    pub fn prefixed(self, prefix: &str) -> Self {
+        Self { values: self.values.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value)).collect() }
+    }
+
     /// A number by name.
     pub fn get(&self, name: &str) -> Option<f64> {
         self.values.get(name).and_then(Value::as_f64)

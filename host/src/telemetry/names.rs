@@ -46,8 +46,8 @@ pub const EVAL_SUCCESS: &str = "val/success_rate";
 pub const EVAL_REWARD: &str = "val/reward/mean";
 /// Share of responses on held-out tasks with think and action tokens.
 pub const EVAL_COMPLETE: &str = "val/response/complete_ratio";
-/// Loss of the last step of behaviour cloning.
-pub const WARM_START_LOSS: &str = "warm_start/loss";
+/// Prefix of the evaluation before the first iteration, which stands in the first iteration's line.
+pub const BEFORE: &str = "before/";
 /// Seconds of a part of the iteration; the prefix of all that two equal runs differ in.
 pub const TIMING: &str = "timing_s/";
 /// Sampled tokens per second.

@@ -420,7 +420,7 @@ mod tests {
         assert_eq!(error(&|r| r.prompts[2].clear()), "prompts: prompt 2 is empty");
         assert_eq!(error(&|r| r.prompts[2][1] = 23), "row 2, position 1: token id 23 is outside the vocabulary of 23");
         assert_eq!(error(&|r| r.max_new_tokens[0] = 2047), "row 0: 2049 tokens, but the model has 2048 positions");
-        assert_eq!(error(&|r| drop(r.noise.pop())), "noise: 11 for 12 prompts");
+        assert_eq!(error(&|r| r.noise.truncate(11)), "noise: 11 for 12 prompts");
         let cancelled = AtomicBool::new(true);
         let stopped = request.try_run(&sampler, |generation| generation.threads = 0).unwrap_err();
         assert_eq!(stopped.to_string(), "threads: must be at least 1");

@@ -29,16 +29,23 @@ fn main() -> Result<()> {
     // cargo adds `--bench`.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let load = |folder: &str| Model::load(Path::new(folder), Device::CPU);
     match arguments.as_slice() {
-        ["weights", folder] => new_model()?.save(Path::new(folder)),
-        ["sampling", folder, rounds] => print_all(&sampling(&Model::load(Path::new(folder), Device::CPU)?, parse(rounds))?),
-        ["training", folder, rounds] => print_all(&training(Model::load(Path::new(folder), Device::CPU)?, parse(rounds))?),
+        ["weights", folder] => new_model()?.save(Path::new(folder))?,
+        ["sampling", folder, rounds] => print_all(&sampling(&load(folder)?, parse(rounds))?),
+        ["training", folder, rounds] => print_all(&training(load(folder)?, parse(rounds))?),
         _ => {
-            println!("sampling, {PROMPTS} prompts, {NEW_TOKENS} new tokens: {:.0} tokens/s", median(sampling(&new_model()?, 7)?));
-            println!("training, {ROWS} rows of {ROW_TOKENS} tokens: {:.0} tokens/s", median(training(new_model()?, 20)?));
-            Ok(())
+            println!(
+                "sampling, {PROMPTS} prompts, {NEW_TOKENS} new tokens: {:.0} tokens/s",
+                median(sampling(&new_model()?, 7)?)
+            );
+            println!(
+                "training, {ROWS} rows of {ROW_TOKENS} tokens: {:.0} tokens/s",
+                median(training(new_model()?, 20)?)
+            );
         }
     }
+    Ok(())
 }
 
 fn new_model() -> Result<Model> {
@@ -108,9 +115,8 @@ fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-fn print_all(numbers: &[f64]) -> Result<()> {
+fn print_all(numbers: &[f64]) {
     for number in numbers {
         println!("{number:.1}");
     }
-    Ok(())
 }

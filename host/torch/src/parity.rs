@@ -68,11 +68,9 @@ fn columns_are_those_of_transformers_logits() {
         let theirs = Head::new(&Tensor::eye(64, (Kind::Float, tch::Device::Cpu)), 1.0)
             .columns(&predicting, &Tensor::from_slice(&next), wanted)
             .unwrap();
-        for (a, b) in [
-            (&ours.logprob, &theirs.logprob),
-            (&ours.entropy, &theirs.entropy),
-            (&ours.energy, &theirs.energy),
-        ] {
+        for (a, b) in
+            [(&ours.logprob, &theirs.logprob), (&ours.entropy, &theirs.entropy), (&ours.energy, &theirs.energy)]
+        {
             let off = difference(&Tensor::from_slice(a), &Tensor::from_slice(b));
             assert!(off < TOLERANCE, "{off}");
         }

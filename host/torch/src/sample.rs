@@ -51,9 +51,8 @@ impl Sampling {
             return None;
         }
         // Likeliest first, and the lower id first among equals.
-        let likelier = |a: &u32, b: &u32| {
-            probabilities[*b as usize].total_cmp(&probabilities[*a as usize]).then(a.cmp(b))
-        };
+        let likelier =
+            |a: &u32, b: &u32| probabilities[*b as usize].total_cmp(&probabilities[*a as usize]).then(a.cmp(b));
         let mut ids: Vec<u32> = (0..probabilities.len() as u32).collect();
         if let Some(k) = self.top_k.filter(|k| *k < ids.len()) {
             ids.select_nth_unstable_by(k - 1, likelier);
@@ -161,7 +160,8 @@ mod tests {
 
     /// 1000 probabilities, some of them 0.
     fn distribution() -> Vec<f32> {
-        let weights: Vec<f32> = (0..1000_u16).map(|i| if i % 7 == 3 { 0.0 } else { 1.0 / f32::from(i % 50 + 1) }).collect();
+        let weights: Vec<f32> =
+            (0..1000_u16).map(|i| if i % 7 == 3 { 0.0 } else { 1.0 / f32::from(i % 50 + 1) }).collect();
         let sum: f32 = weights.iter().sum();
         weights.iter().map(|w| w / sum).collect()
     }

@@ -369,7 +369,10 @@ pub(crate) fn write_safetensors<'a, N: AsRef<str> + Ord + std::fmt::Display>(
 ) -> Result<()> {
     let metadata = metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     write_aside(path, |partial| {
-        safetensors::serialize_to_file(tensors, Some(metadata), partial).map_err(|e| Error::file(partial, e))
+        // The file that safetensors makes can be read by its owner only; a model is as readable as any other file.
+        let created = File::create(partial).and_then(|file| file.metadata()).map_err(|e| Error::io(partial, e))?;
+        safetensors::serialize_to_file(tensors, Some(metadata), partial).map_err(|e| Error::file(partial, e))?;
+        fs::set_permissions(partial, created.permissions()).map_err(|e| Error::io(partial, e))
     })
 }
 

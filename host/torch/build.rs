@@ -16,7 +16,8 @@ fn main() {
 
 fn build() -> Result<(), String> {
     let told = std::env::var("DEP_TCH_LIBTORCH_LIB").map_err(|_| "torch-sys did not say where libtorch is")?;
-    let lib = std::fs::canonicalize(&told).map_err(|e| format!("libtorch: {told}: {e}; run `cargo xtask quickstart`"))?;
+    let lib =
+        std::fs::canonicalize(&told).map_err(|e| format!("libtorch: {told}: {e}; run `cargo xtask quickstart`"))?;
     let torch = lib.parent().ok_or_else(|| format!("libtorch: {} has no parent folder", lib.display()))?;
     check_version(torch)?;
     println!("cargo::metadata=libtorch_lib={}", lib.display());

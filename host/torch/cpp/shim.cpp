@@ -1,6 +1,8 @@
 // C functions over the few features of libtorch that tch does not bind. Each returns null, or an error message that the
 // caller frees with accredit_free_message: an exception must not cross into Rust.
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/InferenceMode.h>
 #include <cstdlib>

@@ -197,8 +197,11 @@ impl ModelConfig {
             initializer_range: keys.optional("initializer_range", Value::as_f64, "a number")?.unwrap_or(0.02),
         };
         shape.check()?;
-        let special =
-            SpecialIds { bos: keys.ids("bos_token_id")?.pop(), eos: keys.ids("eos_token_id")?, pad: keys.ids("pad_token_id")?.pop() };
+        let special = SpecialIds {
+            bos: keys.ids("bos_token_id")?.pop(),
+            eos: keys.ids("eos_token_id")?,
+            pad: keys.ids("pad_token_id")?.pop(),
+        };
         Ok(Self { shape, special, raw })
     }
 
@@ -271,9 +274,9 @@ impl<'a> Keys<'a> {
 fn rope_theta(keys: &Keys) -> Result<f64> {
     let nested = keys.get("rope_parameters").and_then(|parameters| parameters.get("rope_theta"));
     match nested.filter(|value| !value.is_null()) {
-        Some(value) => {
-            value.as_f64().ok_or_else(|| Error::config("rope_parameters.rope_theta", format!("{value} is not a number")))
-        }
+        Some(value) => value
+            .as_f64()
+            .ok_or_else(|| Error::config("rope_parameters.rope_theta", format!("{value} is not a number"))),
         None => Ok(keys.optional("rope_theta", Value::as_f64, "a number")?.unwrap_or(10_000.0)),
     }
 }
@@ -364,7 +367,10 @@ mod tests {
     fn both_homes_of_rope_theta_are_read() {
         let theta = |changes| ModelConfig::from_json(with(&changes)).unwrap().shape().rope_theta;
         assert_eq!(theta(json!({"rope_theta": 1e6})), 1e6);
-        assert_eq!(theta(json!({"rope_theta": null, "rope_parameters": {"rope_theta": 2e6, "rope_type": "default"}})), 2e6);
+        assert_eq!(
+            theta(json!({"rope_theta": null, "rope_parameters": {"rope_theta": 2e6, "rope_type": "default"}})),
+            2e6
+        );
         assert_eq!(theta(json!({"rope_theta": null})), 1e4);
     }
 

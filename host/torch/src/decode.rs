@@ -121,7 +121,8 @@ impl Decoder {
             }
         }
         let last: Vec<Tensor> = last.into_iter().flatten().collect();
-        let repeats: Vec<i64> = prompts.iter().enumerate().flat_map(|(i, prompt)| vec![i as i64; prompt.count]).collect();
+        let repeats: Vec<i64> =
+            prompts.iter().enumerate().flat_map(|(i, prompt)| vec![i as i64; prompt.count]).collect();
         let repeats = Tensor::f_from_slice(&repeats)?.f_to_device(self.device.0)?;
         Ok(self.logits(&Tensor::f_cat(&last, 0)?)?.f_index_select(0, &repeats)?)
     }
@@ -145,13 +146,15 @@ impl Decoder {
         let (cosine, sine) = (table(&rotary.cosine)?, table(&rotary.sine)?);
         let mut x = self.embed(&ids)?;
         for (index, layer) in self.layers.iter().enumerate() {
-            let qkv = layer.qkv_bias.f_addmm(&self.rms(&x)?, &layer.qkv)?.f_view([b, t, heads + 2 * kv_heads, width])?;
+            let qkv =
+                layer.qkv_bias.f_addmm(&self.rms(&x)?, &layer.qkv)?.f_view([b, t, heads + 2 * kv_heads, width])?;
             let qk = rotate(&qkv.f_narrow(2, 0, heads + kv_heads)?, &cosine, &sine)?;
             let q = qk.f_narrow(2, 0, heads)?.f_transpose(1, 2)?;
             let k = qk.f_narrow(2, heads, kv_heads)?.f_transpose(1, 2)?;
             let v = qkv.f_narrow(2, heads + kv_heads, kv_heads)?.f_transpose(1, 2)?;
             for (place, prompt) in prompts.iter().enumerate() {
-                let row = |tensor: &Tensor| tensor.f_narrow(0, place as i64, 1)?.f_narrow(2, 0, prompt.tokens.len() as i64);
+                let row =
+                    |tensor: &Tensor| tensor.f_narrow(0, place as i64, 1)?.f_narrow(2, 0, prompt.tokens.len() as i64);
                 cache.put(index, prompt.row, prompt.count, &row(&k)?, &row(&v)?)?;
             }
             let repeat = |tensor: &Tensor| {
@@ -159,8 +162,7 @@ impl Decoder {
                 tensor.f_unsqueeze(2)?.f_expand(each, false)?.f_reshape([b, heads, t, width])
             };
             let (k, v) = if heads == kv_heads { (k, v) } else { (repeat(&k)?, repeat(&v)?) };
-            let attended =
-                Tensor::f_scaled_dot_product_attention(&q, &k, &v, None::<&Tensor>, 0.0, true, 1.0, false)?;
+            let attended = Tensor::f_scaled_dot_product_attention(&q, &k, &v, None::<&Tensor>, 0.0, true, 1.0, false)?;
             let attended = attended.f_transpose(1, 2)?.f_reshape([b * t, heads * width])?;
             self.rest_of_layer(layer, &mut x, &attended)?;
         }
@@ -177,7 +179,9 @@ impl Decoder {
             if positions.iter().all(|position| *position == positions[0]) {
                 return table.f_narrow(0, positions[0], 1)?.f_view([1, 1, width]);
             }
-            table.f_index_select(0, &Tensor::f_from_slice(positions)?.f_to_device(self.device.0)?)?.f_view([b, 1, width])
+            table
+                .f_index_select(0, &Tensor::f_from_slice(positions)?.f_to_device(self.device.0)?)?
+                .f_view([b, 1, width])
         };
         let (cosine, sine) = (table(&rotary.cosine)?, table(&rotary.sine)?);
         let mut x = self.embed(ids)?;

@@ -58,7 +58,9 @@ pub fn select(request: &str) -> Result<Selection> {
     }
     let index = parse_cuda(request).ok_or_else(|| fail("expected auto, cpu, cuda or cuda:N".to_owned()))?;
     open_cuda_library().map_err(|reason| {
-        fail(format!("libtorch's CUDA library cannot be opened ({reason}); `cargo xtask quickstart --cuda` installs it"))
+        fail(format!(
+            "libtorch's CUDA library cannot be opened ({reason}); `cargo xtask quickstart --cuda` installs it"
+        ))
     })?;
     if !tch::Cuda::is_available() {
         return Err(fail("libtorch finds no usable NVIDIA driver or GPU on this machine".to_owned()));
@@ -95,10 +97,12 @@ fn fallback_notice(library_error: Option<&str>) -> String {
             "this machine has an NVIDIA device, but the model runs on the CPU: libtorch's CUDA library cannot be opened \
              ({reason}). `cargo xtask quickstart --cuda` installs it; `device = \"cpu\"` silences this."
         ),
-        None => "this machine has an NVIDIA device, but the model runs on the CPU: libtorch's CUDA library was opened and \
+        None => {
+            "this machine has an NVIDIA device, but the model runs on the CPU: libtorch's CUDA library was opened and \
                  finds no usable driver. Check `nvidia-smi`; torch 2.11.0 needs a driver for CUDA 13. \
                  `device = \"cpu\"` silences this."
-            .to_owned(),
+                .to_owned()
+        }
     }
 }
 

@@ -202,7 +202,8 @@ impl Shard<'_> {
                 cache.keep(&alive)?;
             }
             // A finished row that is still in the batch reads something, and nobody looks at what comes out.
-            let ids: Vec<i64> = rows.iter().map(|row| row.answer.tokens.last().map_or(0, |id| i64::from(*id))).collect();
+            let ids: Vec<i64> =
+                rows.iter().map(|row| row.answer.tokens.last().map_or(0, |id| i64::from(*id))).collect();
             let positions: Vec<i64> = rows
                 .iter()
                 .map(|row| (self.generation.prompts[row.prompt].len() + row.answer.tokens.len() - 1) as i64)
@@ -268,13 +269,20 @@ mod tests {
     use crate::{AdamW, ModelConfig, Optimizer, Row, Shape, SpecialIds, Wanted};
 
     fn model() -> Model {
-        let shape = Shape { vocab_size: 23, hidden_size: 16, intermediate_size: 24, initializer_range: 0.3, ..Shape::default() };
+        let shape = Shape {
+            vocab_size: 23,
+            hidden_size: 16,
+            intermediate_size: 24,
+            initializer_range: 0.3,
+            ..Shape::default()
+        };
         Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 5, Device::CPU).unwrap()
     }
 
     /// Prompts of different lengths; two groups of three equal ones.
     fn prompts() -> Vec<Vec<u32>> {
-        let mut prompts: Vec<Vec<u32>> = (0..8).map(|p| (0..2 + 3 * (p % 4)).map(|i| (5 * p + 7 * i) % 23).collect()).collect();
+        let mut prompts: Vec<Vec<u32>> =
+            (0..8).map(|p| (0..2 + 3 * (p % 4)).map(|i| (5 * p + 7 * i) % 23).collect()).collect();
         for group in [1, 5] {
             prompts.splice(group..group, vec![prompts[group].clone(); 2]);
         }
@@ -357,7 +365,10 @@ mod tests {
     fn a_longer_limit_only_adds_tokens() {
         let (sampler, request) = (model().sampler().unwrap(), Request::new());
         let (short, long) = (request.run(&sampler), {
-            let longer = Request { max_new_tokens: vec![30; request.prompts.len()], ..request.select(&(0..12).collect::<Vec<_>>()) };
+            let longer = Request {
+                max_new_tokens: vec![30; request.prompts.len()],
+                ..request.select(&(0..12).collect::<Vec<_>>())
+            };
             longer.run(&sampler)
         });
         for ((short, long), limit) in short.iter().zip(&long).zip(&request.max_new_tokens) {
@@ -420,7 +431,7 @@ mod tests {
         assert_eq!(error(&|r| r.prompts[2].clear()), "prompts: prompt 2 is empty");
         assert_eq!(error(&|r| r.prompts[2][1] = 23), "row 2, position 1: token id 23 is outside the vocabulary of 23");
         assert_eq!(error(&|r| r.max_new_tokens[0] = 2047), "row 0: 2049 tokens, but the model has 2048 positions");
-        assert_eq!(error(&|r| drop(r.noise.pop())), "noise: 11 for 12 prompts");
+        assert_eq!(error(&|r| r.noise.truncate(11)), "noise: 11 for 12 prompts");
         let cancelled = AtomicBool::new(true);
         let stopped = request.try_run(&sampler, |generation| generation.threads = 0).unwrap_err();
         assert_eq!(stopped.to_string(), "threads: must be at least 1");
@@ -450,7 +461,10 @@ mod tests {
         let model = model().with_gradients().unwrap();
         let sampler = model.sampler().unwrap();
         Optimizer::new(&model, AdamW::default()).unwrap().step(1e-3).unwrap();
-        assert_eq!(Request::new().run_error(&sampler), "the weights have changed since this sampler was made: make it anew");
+        assert_eq!(
+            Request::new().run_error(&sampler),
+            "the weights have changed since this sampler was made: make it anew"
+        );
         assert_eq!(Request::new().run(&model.sampler().unwrap()).len(), 12);
     }
 

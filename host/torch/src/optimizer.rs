@@ -115,7 +115,8 @@ impl Optimizer {
 
     /// Writes the moments and the number of steps, bit for bit.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let moments = [self.first_moment.f_to_device(tch::Device::Cpu)?, self.second_moment.f_to_device(tch::Device::Cpu)?];
+        let moments =
+            [self.first_moment.f_to_device(tch::Device::Cpu)?, self.second_moment.f_to_device(tch::Device::Cpu)?];
         let shape = [moments[0].numel()];
         let tensors = [
             ("first_moment", F32View { shape: &shape, bytes: f32_bytes(&moments[0])? }),
@@ -139,7 +140,8 @@ impl Optimizer {
             let view = tensors.tensor(name).map_err(|e| Error::file(path, e))?;
             let len = self.weights.numel();
             if view.dtype() != Dtype::F32 || view.shape() != [len] {
-                let found = format!("{name}: {:?} {:?}, expected F32 [{len}]: another model's", view.dtype(), view.shape());
+                let found =
+                    format!("{name}: {:?} {:?}, expected F32 [{len}]: another model's", view.dtype(), view.shape());
                 return Err(Error::file(path, found));
             }
             Ok(Tensor::f_from_data_size(view.data(), &[len as i64], Kind::Float)?.f_to_device(self.weights.device())?)
@@ -160,7 +162,7 @@ impl AdamW {
         for (name, number) in [("lr", self.lr), ("eps", self.eps), ("weight_decay", self.weight_decay)] {
             check_not_negative(name, number)?;
         }
-        if !(self.max_grad_norm > 0.0) {
+        if self.max_grad_norm.is_nan() || self.max_grad_norm <= 0.0 {
             return Err(Error::argument("max_grad_norm", format!("{} must be positive", self.max_grad_norm)));
         }
         Ok(())

@@ -102,7 +102,7 @@ impl Model {
         }
         let norm = next()?;
         let head = if config.shape().tied { None } else { Some(next()?) };
-        Ok(Self { config, device, embedding, layers, norm, head, weights })
+        Ok(Self { config, device, weights, embedding, layers, norm, head })
     }
 
     /// The configuration.
@@ -167,7 +167,12 @@ impl Model {
         let mut x = Tensor::f_embedding(&self.embedding, &ids_bt.f_view([-1])?, -1, false, false)?;
         for layer in &self.layers {
             let normed = self.rms_norm(&x, &layer.input_norm)?;
-            let qkv = normed.f_linear(&layer.qkv_weight, Some(&layer.qkv_bias))?.f_view([b, t, heads + 2 * kv_heads, width])?;
+            let qkv = normed.f_linear(&layer.qkv_weight, Some(&layer.qkv_bias))?.f_view([
+                b,
+                t,
+                heads + 2 * kv_heads,
+                width,
+            ])?;
             let [qk, v] = split(&qkv, [heads + kv_heads, kv_heads], 2)?;
             let qk = qk.f_mul(&cosine)?.f_add(&qk.f_roll(width / 2, -1)?.f_mul(&sine)?)?;
             let [q, k] = split(&qk, [heads, kv_heads], 2)?;

@@ -19,9 +19,8 @@ impl Rotary {
     pub(crate) fn new(shape: &Shape, length: usize, device: Device) -> Result<Self> {
         let head_dim = shape.head_dim();
         // In f32 and in this order, as transformers does: at thousands of positions the rounding shows.
-        let frequencies: Vec<f32> = (0..head_dim / 2)
-            .map(|i| 1.0 / (shape.rope_theta as f32).powf((2 * i) as f32 / head_dim as f32))
-            .collect();
+        let frequencies: Vec<f32> =
+            (0..head_dim / 2).map(|i| 1.0 / (shape.rope_theta as f32).powf((2 * i) as f32 / head_dim as f32)).collect();
         let positions = Tensor::f_arange(length as i64, (Kind::Float, tch::Device::Cpu))?;
         let angles = positions.f_outer(&Tensor::f_from_slice(&frequencies)?)?;
         let (cosine, sine) = (angles.f_cos()?, angles.f_sin()?);

@@ -51,24 +51,28 @@ impl Sampling {
             return None;
         }
         // Likeliest first, and the lower id first among equals.
-        let likelier = |a: &u32, b: &u32| {
-            probabilities[*b as usize].total_cmp(&probabilities[*a as usize]).then(a.cmp(b))
-        };
+        let likelier =
+            |a: &u32, b: &u32| probabilities[*b as usize].total_cmp(&probabilities[*a as usize]).then(a.cmp(b));
+        let sum = |ids: &[u32]| ids.iter().map(|id| f64::from(probabilities[*id as usize])).sum::<f64>();
         let mut ids: Vec<u32> = (0..probabilities.len() as u32).collect();
         if let Some(k) = self.top_k.filter(|k| *k < ids.len()) {
             ids.select_nth_unstable_by(k - 1, likelier);
             ids.truncate(k);
         }
-        ids.sort_unstable_by(likelier);
-        let sum = |ids: &[u32]| ids.iter().map(|id| f64::from(probabilities[*id as usize])).sum::<f64>();
         if let Some(top_p) = self.top_p {
-            let enough = f64::from(top_p) * sum(&ids);
+            let whole = sum(&ids);
+            // All tokens below this together weigh less than what top-p leaves out, so none of them is kept.
+            let least = f64::from(1.0 - top_p) * whole / ids.len() as f64;
+            ids.retain(|id| f64::from(probabilities[*id as usize]) >= least);
+            ids.sort_unstable_by(likelier);
             let mut reached = 0.0;
-            let kept = ids.iter().position(|id| {
+            let last = ids.iter().position(|id| {
                 reached += f64::from(probabilities[*id as usize]);
-                reached >= enough
+                reached >= f64::from(top_p) * whole
             });
-            ids.truncate(kept.map_or(ids.len(), |last| last + 1));
+            ids.truncate(last.map_or(ids.len(), |last| last + 1));
+        } else {
+            ids.sort_unstable_by(likelier);
         }
         let whole = sum(&ids);
         let mut left = uniform * whole;
@@ -161,16 +165,17 @@ mod tests {
 
     /// 1000 probabilities, some of them 0.
     fn distribution() -> Vec<f32> {
-        let weights: Vec<f32> = (0..1000_u16).map(|i| if i % 7 == 3 { 0.0 } else { 1.0 / f32::from(i % 50 + 1) }).collect();
+        let weights: Vec<f32> =
+            (0..1000_u16).map(|i| if i % 7 == 3 { 0.0 } else { 1.0 / f32::from(i % 50 + 1) }).collect();
         let sum: f32 = weights.iter().sum();
         weights.iter().map(|w| w / sum).collect()
     }
 
     fn check_frequencies(sampling: Sampling, expected: &[f64]) {
-        let (stream, draws) = (Stream::new(3, Purpose::Other), 400_000);
+        let (stream, draws, distribution) = (Stream::new(3, Purpose::Other), 20_000, distribution());
         let mut counts = vec![0.0; expected.len()];
         for i in 0..draws {
-            let (id, logprob) = sampling.draw(&distribution(), stream.uniform(i)).unwrap();
+            let (id, logprob) = sampling.draw(&distribution, stream.uniform(i)).unwrap();
             counts[id as usize] += 1.0;
             assert!((f64::from(logprob) - expected[id as usize].ln()).abs() < 1e-4);
         }
@@ -206,9 +211,10 @@ mod tests {
     #[test]
     fn top_k_and_top_p_cut_and_renormalise() {
         check_frequencies(Sampling { top_k: Some(30), ..PLAIN }, &cut(30));
-        // 18 tokens of weight 1 and 17 of 1/2: the first nine reach half of the eighteen.
-        let expected = cut(9);
-        check_frequencies(Sampling { top_k: Some(17), top_p: Some(0.5), ..PLAIN }, &expected);
+        // 17 tokens are the likeliest.
+        let likeliest = cut(1000).into_iter().fold(0.0, f64::max);
+        check_frequencies(Sampling { top_k: Some(17), top_p: Some(0.5), ..PLAIN }, &cut(9));
+        check_frequencies(Sampling { top_p: Some(16.5 * likeliest as f32), ..PLAIN }, &cut(17));
     }
 
     #[test]

@@ -88,14 +88,21 @@ mod tests {
     const ALL: Wanted = Wanted { logprob: true, entropy: true, energy: true };
 
     fn model() -> Model {
-        let shape = Shape { vocab_size: 23, hidden_size: 16, intermediate_size: 24, initializer_range: 0.3, ..Shape::default() };
+        let shape = Shape {
+            vocab_size: 23,
+            hidden_size: 16,
+            intermediate_size: 24,
+            initializer_range: 0.3,
+            ..Shape::default()
+        };
         Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 5, Device::CPU).unwrap()
     }
 
     #[test]
     fn columns_come_in_the_order_of_the_rows_however_they_are_passed() {
         let model = model();
-        let tokens: Vec<Vec<u32>> = (0..6).map(|row| (0..4 + 3 * (row % 4)).map(|i| (7 * row + 5 * i) % 23).collect()).collect();
+        let tokens: Vec<Vec<u32>> =
+            (0..6).map(|row| (0..4 + 3 * (row % 4)).map(|i| (7 * row + 5 * i) % 23).collect()).collect();
         let targets: Vec<Vec<u32>> = tokens.iter().map(|t| (1..t.len() as u32).step_by(2).collect()).collect();
         let mut rows: Vec<Row> = tokens.iter().zip(&targets).map(|(t, g)| Row { tokens: t, targets: g }).collect();
         rows.insert(2, Row { tokens: &tokens[0], targets: &[] });
@@ -126,7 +133,10 @@ mod tests {
     #[test]
     fn a_temperature_must_be_positive() {
         for temperature in [0.0, -1.0, f32::NAN, f32::INFINITY] {
-            assert!(matches!(model().score(&[], ALL, temperature, 1), Err(Error::Argument { name: "temperature", .. })));
+            assert!(matches!(
+                model().score(&[], ALL, temperature, 1),
+                Err(Error::Argument { name: "temperature", .. })
+            ));
         }
     }
 }

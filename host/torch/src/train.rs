@@ -54,8 +54,13 @@ impl Model {
             return Err(Error::Frozen);
         }
         let temperature = f64::from(temperature);
-        let mut fresh =
-            Fresh { model: self, version: self.weights().version(), temperature, scores: Scores::default(), recorded: None };
+        let mut fresh = Fresh {
+            model: self,
+            version: self.weights().version(),
+            temperature,
+            scores: Scores::default(),
+            recorded: None,
+        };
         let trained: Vec<Row> = rows.iter().filter(|row| !row.targets.is_empty()).copied().collect();
         if trained.is_empty() {
             return Ok(fresh);
@@ -134,8 +139,14 @@ mod tests {
     const ENTROPY: Wanted = Wanted { logprob: true, entropy: true, energy: false };
 
     fn model(tied: bool) -> Model {
-        let shape =
-            Shape { vocab_size: 23, hidden_size: 16, intermediate_size: 24, initializer_range: 0.3, tied, ..Shape::default() };
+        let shape = Shape {
+            vocab_size: 23,
+            hidden_size: 16,
+            intermediate_size: 24,
+            initializer_range: 0.3,
+            tied,
+            ..Shape::default()
+        };
         let config = ModelConfig::new(shape, SpecialIds::default()).unwrap();
         Model::create(config, 5, Device::CPU).unwrap().with_gradients().unwrap()
     }
@@ -150,10 +161,15 @@ mod tests {
 
     impl Data {
         fn new() -> Self {
-            let tokens: Vec<Vec<u32>> = (0..8).map(|r| (0..5 + 2 * (r % 5)).map(|i| (11 * r + 3 * i) % 23).collect()).collect();
+            let tokens: Vec<Vec<u32>> =
+                (0..8).map(|r| (0..5 + 2 * (r % 5)).map(|i| (11 * r + 3 * i) % 23).collect()).collect();
             let targets: Vec<Vec<u32>> = tokens.iter().map(|t| (2..t.len() as u32).collect()).collect();
             let numbers = |f: fn(f32) -> f32| {
-                targets.iter().enumerate().map(|(r, t)| t.iter().map(|i| f(*i as f32 + 7.0 * r as f32)).collect()).collect()
+                targets
+                    .iter()
+                    .enumerate()
+                    .map(|(r, t)| t.iter().map(|i| f(*i as f32 + 7.0 * r as f32)).collect())
+                    .collect()
             };
             Self { by_logprob: numbers(f32::sin), by_entropy: numbers(f32::cos), tokens, targets }
         }
@@ -238,7 +254,10 @@ mod tests {
         };
         assert_eq!(error(ENTROPY, &[1.0], None), "derivatives.logprob: 1 numbers for 2 targets");
         assert_eq!(error(ENTROPY, &[1.0, f32::NAN], None), "derivatives.logprob: NaN at target 1");
-        assert_eq!(error(Wanted::default(), &[1.0, 1.0], Some(&[0.0, 0.0])), "derivatives.entropy: 2 numbers for 0 targets");
+        assert_eq!(
+            error(Wanted::default(), &[1.0, 1.0], Some(&[0.0, 0.0])),
+            "derivatives.entropy: 2 numbers for 0 targets"
+        );
     }
 
     #[test]

@@ -83,7 +83,8 @@ impl Layout {
         for layer in 0..shape.layers {
             let named = |name: &str| format!("model.layers.{layer}.{name}");
             let qkv = |kind: &str| {
-                [("q", query), ("k", key), ("v", key)].map(|(part, rows)| (named(&format!("self_attn.{part}_proj.{kind}")), rows))
+                [("q", query), ("k", key), ("v", key)]
+                    .map(|(part, rows)| (named(&format!("self_attn.{part}_proj.{kind}")), rows))
             };
             layout.vector(&[(named("input_layernorm.weight"), hidden)], Initial::Ones);
             layout.matrix(&qkv("weight"), hidden);
@@ -116,7 +117,8 @@ impl Layout {
         self.slots.push(Slot { offset: self.len, shape });
         let mut offset = self.len;
         for (name, rows) in parts {
-            let tensor = Named { name: name.clone(), offset, shape: std::iter::once(*rows).chain(columns).collect(), initial };
+            let tensor =
+                Named { name: name.clone(), offset, shape: std::iter::once(*rows).chain(columns).collect(), initial };
             offset += tensor.len();
             self.tensors.push(tensor);
         }
@@ -153,7 +155,11 @@ impl Weights {
             let values = &mut values[tensor.offset..tensor.offset + tensor.len()];
             match tensor.initial {
                 Initial::Normal => {
-                    fill_normal(values, Stream::new(seed, Purpose::Weights).with(index as u64), shape.initializer_range);
+                    fill_normal(
+                        values,
+                        Stream::new(seed, Purpose::Weights).with(index as u64),
+                        shape.initializer_range,
+                    );
                 }
                 Initial::Zeros => values.fill(0.0),
                 Initial::Ones => values.fill(1.0),
@@ -169,7 +175,8 @@ impl Weights {
         let layout = Layout::new(shape);
         let flat = Tensor::f_zeros([layout.len as i64], (Kind::Float, tch::Device::Cpu))?;
         let (source, files) = weight_files(folder)?;
-        let by_name: HashMap<&str, &Named> = layout.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
+        let by_name: HashMap<&str, &Named> =
+            layout.tensors.iter().map(|tensor| (tensor.name.as_str(), tensor)).collect();
         let mut seen = BTreeSet::new();
         let (mut extra, mut misshaped, mut tied_head) = (Vec::new(), Vec::new(), None);
         for path in files {
@@ -196,8 +203,13 @@ impl Weights {
                 flat.f_narrow(0, place.offset as i64, place.len() as i64)?.f_copy_(&values.f_view([-1])?)?;
             }
         }
-        let missing: Vec<String> =
-            layout.tensors.iter().map(|tensor| &tensor.name).filter(|name| !seen.contains(name.as_str())).cloned().collect();
+        let missing: Vec<String> = layout
+            .tensors
+            .iter()
+            .map(|tensor| &tensor.name)
+            .filter(|name| !seen.contains(name.as_str()))
+            .cloned()
+            .collect();
         // Some tied models carry a copy of the embedding as their output layer.
         if let Some(head) = tied_head
             && missing.is_empty()
@@ -292,7 +304,9 @@ fn weight_files(folder: &Path) -> Result<(PathBuf, Vec<PathBuf>)> {
     for (tensor, file) in map {
         // A shard lies in the folder itself.
         let plain = file.as_str().filter(|file| Path::new(file).file_name().is_some_and(|name| name == *file));
-        names.insert(plain.ok_or_else(|| Error::file(&index, format!("`weight_map`: {tensor}: {file} is no file name")))?);
+        names.insert(
+            plain.ok_or_else(|| Error::file(&index, format!("`weight_map`: {tensor}: {file} is no file name")))?,
+        );
     }
     let files = names.into_iter().map(|name| folder.join(name)).collect();
     Ok((index, files))
@@ -304,7 +318,9 @@ fn as_f32(path: &Path, name: &str, view: &TensorView) -> Result<Tensor> {
         Dtype::F32 => Kind::Float,
         Dtype::F16 => Kind::Half,
         Dtype::BF16 => Kind::BFloat16,
-        other => return Err(Error::file(path, format!("{name}: type {other:?} is not supported, only F32, F16, BF16"))),
+        other => {
+            return Err(Error::file(path, format!("{name}: type {other:?} is not supported, only F32, F16, BF16")));
+        }
     };
     let shape: Vec<i64> = view.shape().iter().map(|n| *n as i64).collect();
     Ok(Tensor::f_from_data_size(view.data(), &shape, kind)?.f_to_kind(Kind::Float)?)
@@ -353,7 +369,10 @@ pub(crate) fn write_safetensors<'a, N: AsRef<str> + Ord + std::fmt::Display>(
 ) -> Result<()> {
     let metadata = metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     write_aside(path, |partial| {
-        safetensors::serialize_to_file(tensors, Some(metadata), partial).map_err(|e| Error::file(partial, e))
+        // The file that safetensors makes can be read by its owner only; a model is as readable as any other file.
+        let created = File::create(partial).and_then(|file| file.metadata()).map_err(|e| Error::io(partial, e))?;
+        safetensors::serialize_to_file(tensors, Some(metadata), partial).map_err(|e| Error::file(partial, e))?;
+        fs::set_permissions(partial, created.permissions()).map_err(|e| Error::io(partial, e))
     })
 }
 
@@ -362,7 +381,16 @@ mod tests {
     use super::*;
 
     fn tiny(tied: bool) -> Shape {
-        Shape { vocab_size: 11, hidden_size: 8, intermediate_size: 6, layers: 2, heads: 2, kv_heads: 1, tied, ..Shape::default() }
+        Shape {
+            vocab_size: 11,
+            hidden_size: 8,
+            intermediate_size: 6,
+            layers: 2,
+            heads: 2,
+            kv_heads: 1,
+            tied,
+            ..Shape::default()
+        }
     }
 
     fn bits(weights: &Weights) -> Vec<u8> {

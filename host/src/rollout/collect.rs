@@ -232,7 +232,10 @@ impl Collector {
         for index in lost {
             let environment = (self.make)()?;
             if let Some(pool) = &mut self.pool {
-                pool.replace(index, environment);
+                // One that stays lost fails again when it is reset, and is counted then.
+                if let Err(failure) = pool.replace(index, environment) {
+                    tracing::warn!("environment {index} could not be replaced: {}", failure.message);
+                }
             }
         }
         Ok(live)

@@ -109,7 +109,7 @@ impl<'a> Settings<'a> {
     /// Settings that say how upstream was run, and change no number here.
     pub fn remarks(&mut self, keys: &[&str]) {
         for key in keys {
-            self.unread.remove(key);
+            self.unread.remove(*key);
         }
     }
 

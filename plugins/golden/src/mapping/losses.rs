@@ -202,6 +202,7 @@ pub fn trl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
             json!(if beta > 0.0 { "k3" } else { "none" }),
         ),
         ("kl_coef".to_owned(), json!(beta)),
+        ("kl_clamp".to_owned(), json!(0.0)),
     ]);
     Ok(vec![loss_fields(run.objective(Value::Object(params)))])
 }

@@ -1,1 +1,21 @@
+//! Text environments for agents: the trait that they share ([`Environment`]), the registry that makes one by its name
+//! ([`make`]), and the pool that plays many in threads ([`Pool`]).
+//!
+//! Open `environment.rs` first, then `frozen_lake.rs` for a whole environment. To add one: a module with its settings
+//! and its rules, and a line in the table of `registry.rs`.
+//!
+//! This crate knows no model, no token and no plugin: an environment gets text and gives text.
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod environment;
+mod error;
+mod frozen_lake;
+mod numpy_random;
+mod pool;
+mod registry;
+
+pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};
+pub use error::EnvironmentError;
+pub use pool::{Failure, FailureKind, Pool, Request};
+pub use registry::{make, names, schema, traits};

@@ -1,1 +1,31 @@
+//! The parts of the `accredit` program, as a library.
+//!
+//! | module | what |
+//! | --- | --- |
+//! | [`run`] | THE loop; start reading there |
+//! | [`commands`] | the command line |
+//! | [`config`] | TOML in, one typed configuration out |
+//! | [`plugin`] | plugins: found, inspected, loaded, called |
+//! | [`credit`] | the schemes of a configuration, run over a batch |
+//! | [`rollout`] | playing episodes, and the files that hold them |
+//! | [`scoring`], [`update`], [`checkpoint`] | signals, optimiser steps, and what a run needs to go on |
+//! | [`telemetry`] | the run folder, metrics, progress |
+//!
+//! What runs a model is behind the feature `torch`, which is on by default.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[cfg(feature = "torch")]
+pub mod checkpoint;
+pub mod commands;
+pub mod config;
+pub mod credit;
+pub mod plugin;
+pub mod rollout;
+#[cfg(feature = "torch")]
+pub mod run;
+#[cfg(feature = "torch")]
+pub mod scoring;
+#[cfg(feature = "torch")]
+pub mod telemetry;
+#[cfg(feature = "torch")]
+pub mod update;

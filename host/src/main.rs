@@ -1,1 +1,7 @@
-fn main() {}
+//! The `accredit` program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    accredit::commands::main()
+}

@@ -6,6 +6,11 @@
 //! sets are numbers or names, never Rust enums. 5. Descriptions and parameters are JSON text: keys may be added.
 //! 6. An addition is a new minor version; anything else is a new major one.
 
+#![expect(
+    clippy::expl_impl_clone_on_copy,
+    reason = "abi_stable's derive writes these impls"
+)]
+
 use abi_stable::{
     StableAbi,
     library::RootModule,

@@ -144,7 +144,7 @@ impl<S: Scheme> Shim<S> {
             let scheme = &mut instance.scheme;
             match Hook::of_id(call.hook) {
                 Some(Hook::Select) => {
-                    scheme.select(&batch, &mut Selection::take(&mut outputs)?, &context)?
+                    scheme.select(&batch, &mut Selection::take(&mut outputs)?, &context)?;
                 }
                 Some(Hook::Queries) => {
                     let mut queries = Queries::default();
@@ -152,19 +152,19 @@ impl<S: Scheme> Shim<S> {
                     return Ok(queries.into_replies());
                 }
                 Some(Hook::Shape) => {
-                    scheme.shape(&batch, &mut Rewards::take(&mut outputs)?, &context)?
+                    scheme.shape(&batch, &mut Rewards::take(&mut outputs)?, &context)?;
                 }
                 Some(Hook::Advantage) => {
-                    scheme.advantage(&batch, &mut Advantages::take(&mut outputs)?, &context)?
+                    scheme.advantage(&batch, &mut Advantages::take(&mut outputs)?, &context)?;
                 }
                 Some(Hook::Weigh) => {
-                    scheme.weigh(&batch, &mut Credit::take(&mut outputs)?, &context)?
+                    scheme.weigh(&batch, &mut Credit::take(&mut outputs)?, &context)?;
                 }
                 Some(Hook::Refresh) => {
-                    scheme.refresh(&batch, &mut Refreshed::take(&mut outputs)?, &context)?
+                    scheme.refresh(&batch, &mut Refreshed::take(&mut outputs)?, &context)?;
                 }
                 Some(Hook::Objective) => {
-                    scheme.objective(&batch, &mut Loss::take(&mut outputs)?, &context)?
+                    scheme.objective(&batch, &mut Loss::take(&mut outputs)?, &context)?;
                 }
                 None => {
                     return Err(Error::new(format!(
@@ -252,7 +252,7 @@ pub fn describe<S: Scheme>() -> serde_json::Value {
 }
 
 /// The description of a library.
-pub fn describe_all(schemes: Vec<serde_json::Value>) -> Ret<RString> {
+pub fn describe_all(schemes: &[serde_json::Value]) -> Ret<RString> {
     guard(|| Ok(serde_json::json!({ "schemes": schemes }).to_string().into()))
 }
 
@@ -281,7 +281,7 @@ macro_rules! export_plugin {
 
             extern "C" fn describe() -> $crate::abi::Ret<rt::RString> {
                 match rt::guard(|| $crate::Result::Ok(::std::vec![$(rt::describe::<$scheme>()),+])) {
-                    rt::Returned::ROk(schemes) => rt::describe_all(schemes),
+                    rt::Returned::ROk(schemes) => rt::describe_all(&schemes),
                     rt::Returned::RErr(error) => rt::Returned::RErr(error),
                 }
             }

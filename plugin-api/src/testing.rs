@@ -343,7 +343,7 @@ extern "C" fn metric(_context: u64, name: RStr<'_>, value: f64, weight: f64) {
             .borrow_mut()
             .entry(name.to_string())
             .or_default()
-            .push((value, weight))
+            .push((value, weight));
     });
 }
 

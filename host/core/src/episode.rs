@@ -54,6 +54,10 @@ pub struct Tokens {
     /// What each token is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kind: Vec<TokenKind>,
+    /// The piece of the response that each token stands for; a piece that ends inside a character is empty, and the
+    /// character stands with the token that completes it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub text: Vec<String>,
     /// Every other column by name: `old_logprob`, `ref_energy`, `entropy`, ...
     #[serde(flatten)]
     pub columns: BTreeMap<String, Vec<f32>>,

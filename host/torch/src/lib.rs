@@ -1,1 +1,48 @@
+//! The policy, its sampler and its optimiser, on libtorch.
+//!
+//! This is the only crate that names tch. It knows token ids, rows and numbers per token; it knows no text, no
+//! environment, no credit and no objective. Derivatives come in from outside, and `backward` runs on the sum of column
+//! times derivative.
+//!
+//! Start reading at [`Model`], then [`Model::forward`] (training) and [`Model::sampler`] (sampling).
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `qwen2.rs` | the architecture, forward over whole rows |
+//! | `weights.rs` | all weights in one flat buffer; Hugging Face folders |
+//! | `head.rs` | the output layer: log-prob, entropy and energy of target tokens, and the way back |
+//! | `score.rs`, `train.rs` | columns without and with gradients |
+//! | `optimizer.rs` | AdamW over the flat buffer |
+//! | `generate.rs`, `decode.rs`, `cache.rs`, `sample.rs` | sampling with a KV cache |
 
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod cache;
+mod config;
+mod decode;
+mod device;
+mod error;
+mod files;
+mod generate;
+mod head;
+mod optimizer;
+#[cfg(test)]
+mod parity;
+mod qwen2;
+mod rotary;
+mod rows;
+mod sample;
+mod score;
+mod shim;
+mod train;
+mod weights;
+
+pub use config::{ModelConfig, Shape, SpecialIds};
+pub use device::{Device, Selection, select, set_threads};
+pub use error::{Error, Result};
+pub use generate::{Generated, Generation, Sampler, StopReason};
+pub use optimizer::{AdamW, Optimizer, StepReport};
+pub use qwen2::Model;
+pub use rows::{Row, passes};
+pub use score::{Scores, Wanted};
+pub use train::{Derivatives, Fresh};

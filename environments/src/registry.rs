@@ -1,0 +1,192 @@
+//! The environments by name. One line of [`ENVIRONMENTS`] adds one.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::error::{did_you_mean, nearest};
+use crate::{Environment, EnvironmentError, Traits, frozen_lake};
+
+/// Every environment that there is.
+const ENVIRONMENTS: &[Entry] = &[entry::<frozen_lake::Settings>()];
+
+/// The settings of an environment: what its table in a configuration holds beside the name, and the environment that
+/// they make.
+pub(crate) trait Settings: DeserializeOwned + JsonSchema + 'static {
+    /// The environment's name in configurations.
+    const NAME: &'static str;
+
+    /// Refuses values that no environment can be made of, with the key that is to blame.
+    fn check(&self) -> Result<(), EnvironmentError>;
+
+    /// What an environment with these settings supplies.
+    fn traits(&self) -> Traits;
+
+    /// Makes the environment.
+    fn build(self) -> Result<Box<dyn Environment>, EnvironmentError>;
+
+    /// The error that `key` does not fit.
+    fn misfit(key: &str, message: impl Into<String>) -> EnvironmentError {
+        let key = (!key.is_empty()).then(|| key.to_owned());
+        EnvironmentError::Settings {
+            environment: Self::NAME,
+            key,
+            message: message.into(),
+        }
+    }
+}
+
+/// An environment, or why there is none.
+type Made = Result<Box<dyn Environment>, EnvironmentError>;
+
+struct Entry {
+    name: &'static str,
+    traits: fn(&Map<String, Value>) -> Result<Traits, EnvironmentError>,
+    make: fn(&Map<String, Value>) -> Made,
+    schema: fn() -> Value,
+}
+
+const fn entry<S: Settings>() -> Entry {
+    Entry {
+        name: S::NAME,
+        traits: |settings| Ok(read::<S>(settings)?.traits()),
+        make: |settings| read::<S>(settings)?.build(),
+        schema: || schemars::schema_for!(S).to_value(),
+    }
+}
+
+/// The names of all environments.
+pub fn names() -> &'static [&'static str] {
+    const NAMES: [&str; ENVIRONMENTS.len()] = {
+        let mut names = [""; ENVIRONMENTS.len()];
+        let mut i = 0;
+        while i < names.len() {
+            names[i] = ENVIRONMENTS[i].name;
+            i += 1;
+        }
+        names
+    };
+    &NAMES
+}
+
+/// What the environment supplies with these settings. Nothing is started. `settings` is a table without the key `name`;
+/// null stands for an empty one.
+pub fn traits(name: &str, settings: &Value) -> Result<Traits, EnvironmentError> {
+    let entry = find(name)?;
+    match settings {
+        Value::Null => (entry.traits)(&Map::new()),
+        Value::Object(settings) => (entry.traits)(settings),
+        other => Err(EnvironmentError::Settings {
+            environment: entry.name,
+            key: None,
+            message: format!("the settings must be a table, not {other}"),
+        }),
+    }
+}
+
+/// Makes an environment. `settings` is its table without the key `name`; keys that are left out have their defaults.
+pub fn make(name: &str, settings: &Map<String, Value>) -> Made {
+    (find(name)?.make)(settings)
+}
+
+/// The JSON schema of an environment's settings.
+pub fn schema(name: &str) -> Result<Value, EnvironmentError> {
+    Ok((find(name)?.schema)())
+}
+
+fn find(name: &str) -> Result<&'static Entry, EnvironmentError> {
+    ENVIRONMENTS
+        .iter()
+        .find(|entry| entry.name == name)
+        .ok_or_else(|| EnvironmentError::Unknown {
+            name: name.to_owned(),
+            nearest: nearest(name, names().iter().copied()),
+        })
+}
+
+fn read<S: Settings>(settings: &Map<String, Value>) -> Result<S, EnvironmentError> {
+    // Serde would name an unknown key in a sentence only; here its path and the nearest valid one are wanted.
+    let schema = schemars::schema_for!(S).to_value();
+    if let Some(known) = schema["properties"].as_object()
+        && let Some(key) = settings.keys().find(|key| !known.contains_key(*key))
+    {
+        let meant = did_you_mean(nearest(key, known.keys().map(String::as_str)));
+        let known = known
+            .keys()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", ");
+        return Err(S::misfit(
+            key,
+            format!("there is no such setting{meant}; there are: {known}"),
+        ));
+    }
+    let settings: S =
+        serde_path_to_error::deserialize(Value::Object(settings.clone())).map_err(|error| {
+            let path = error.path().to_string();
+            S::misfit(
+                if path == "." { "" } else { &path },
+                error.inner().to_string(),
+            )
+        })?;
+    settings.check()?;
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_environment_starts_with_its_defaults_and_keeps_what_its_traits_say() {
+        for name in names() {
+            let traits = traits(name, &Value::Null).unwrap();
+            let mut environment = make(name, &Map::new()).unwrap();
+            let turn = environment.reset(7).unwrap();
+            assert!(!environment.instructions().is_empty(), "{name}");
+            assert_eq!(turn.state.is_some(), traits.states, "{name}");
+            assert_eq!(environment.expert().is_some(), traits.expert, "{name}");
+            assert_eq!(
+                environment.task().answer.is_some(),
+                traits.answers,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_setting_is_described_in_the_schema() {
+        for name in names() {
+            let schema = schema(name).unwrap();
+            for (key, property) in schema["properties"].as_object().unwrap() {
+                assert!(property["description"].is_string(), "{name}: {key}");
+                assert!(!property["default"].is_null(), "{name}: {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_comes_back_with_the_nearest_one() {
+        let error = make("frozen_lake", &Map::new()).err().unwrap();
+        assert_eq!(error.key(), Some("name"));
+        assert!(
+            error.to_string().contains("did you mean `frozen-lake`?"),
+            "{error}"
+        );
+        assert!(matches!(
+            schema("zzz"),
+            Err(EnvironmentError::Unknown { nearest: None, .. })
+        ));
+    }
+
+    #[test]
+    fn settings_that_are_no_table_are_refused() {
+        let error = traits("frozen-lake", &json!(4)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "environment `frozen-lake`: the settings must be a table, not 4"
+        );
+    }
+}

@@ -1,0 +1,339 @@
+//! `frozen-lake` against a recording of RAGEN's environment, and what holds for every seed.
+
+use std::io::Read;
+
+use accredit_environments::{Environment, EnvironmentError, Traits, make, traits};
+use flate2::read::GzDecoder;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn lake(settings: &Value) -> Box<dyn Environment> {
+    make("frozen-lake", settings.as_object().unwrap()).unwrap()
+}
+
+fn refused(settings: &Value) -> EnvironmentError {
+    make("frozen-lake", settings.as_object().unwrap())
+        .err()
+        .unwrap()
+}
+
+/// The recording: one line per reset (`t` 0) and per action, on three kinds of maps.
+fn recording() -> Vec<Value> {
+    let mut text = String::new();
+    GzDecoder::new(&include_bytes!("../golden/frozenlake.jsonl.gz")[..])
+        .read_to_string(&mut text)
+        .unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn every_line_of_the_recording_is_played_back() {
+    let lines = recording();
+    assert_eq!(lines.len(), 936);
+    let mut environment = lake(&json!({}));
+    for line in &lines {
+        let seed = line["seed"].as_u64().unwrap();
+        if line["t"] == 0 {
+            environment = lake(&json!({
+                "size": line["size"], "p_frozen": line["p"], "success_rate": line["success_rate"], "view": "grid_coord",
+            }));
+            assert_eq!(
+                environment.reset(seed).unwrap().observation,
+                line["obs"],
+                "{line}"
+            );
+            continue;
+        }
+        let action = ["Left", "Down", "Right", "Up"][line["action"].as_u64().unwrap() as usize - 1];
+        let outcome = environment.step(Some(action), "").unwrap();
+        assert_eq!(outcome.turn.observation, line["obs"], "{line}");
+        assert_eq!(
+            f64::from(outcome.reward),
+            line["reward"].as_f64().unwrap(),
+            "{line}"
+        );
+        assert_eq!(outcome.terminal, line["done"], "{line}");
+        assert_eq!(outcome.success, line["success"], "{line}");
+        assert_eq!(outcome.valid_action, line["action_is_valid"], "{line}");
+        let stayed = outcome.feedback.contains("edge");
+        assert_eq!(
+            !stayed,
+            line["action_is_effective"].as_bool().unwrap(),
+            "{line}"
+        );
+    }
+}
+
+#[test]
+fn the_views_are_parts_of_one_another() {
+    let show = |view: &str| lake(&json!({ "view": view })).reset(4).unwrap();
+    let (grid, coord, both) = (show("grid"), show("coord"), show("grid_coord"));
+    assert_eq!(grid.observation, "_P_O\n____\n_O__\n__OG");
+    assert_eq!(
+        both.observation,
+        format!(
+            "Coordinates: \n{}\nGrid Map: \n{}",
+            coord.observation, grid.observation
+        )
+    );
+    // The state does not depend on how it is shown.
+    assert_eq!(grid.state, both.state);
+    assert_eq!(grid.state, coord.state);
+    assert_eq!(grid.actions, ["Left", "Down", "Right", "Up"]);
+}
+
+#[test]
+fn what_is_no_action_moves_nothing_and_draws_nothing() {
+    let (mut plain, mut disturbed) = (lake(&json!({})), lake(&json!({})));
+    let start = plain.reset(4).unwrap();
+    disturbed.reset(4).unwrap();
+    for nonsense in [
+        None,
+        Some(""),
+        Some("Jump"),
+        Some("Down || Down"),
+        Some("go Down"),
+        Some("Down."),
+    ] {
+        let outcome = disturbed.step(nonsense, "").unwrap();
+        assert!(
+            !outcome.valid_action && !outcome.terminal && outcome.reward == 0.0,
+            "{nonsense:?}"
+        );
+        assert_eq!(outcome.turn, start, "{nonsense:?}");
+        assert!(
+            outcome
+                .feedback
+                .ends_with("the actions are Left, Down, Right, Up."),
+            "{}",
+            outcome.feedback
+        );
+    }
+    for action in ["Down", "right", " LEFT "] {
+        let expected = plain.step(Some(action), "").unwrap();
+        assert!(expected.valid_action);
+        assert_eq!(disturbed.step(Some(action), "").unwrap(), expected);
+    }
+}
+
+#[test]
+fn several_actions_in_one_answer_follow_ragen() {
+    let settings = json!({ "success_rate": 1.0, "max_actions_per_turn": 2, "map": "gym" });
+    let play = |action: &str| {
+        let mut environment = lake(&settings);
+        environment.reset(0).unwrap();
+        let outcome = environment.step(Some(action), "").unwrap();
+        (
+            outcome
+                .turn
+                .observation
+                .lines()
+                .map(str::to_owned)
+                .collect::<Vec<_>>(),
+            outcome,
+        )
+    };
+    let (rows, outcome) = play("Down || down");
+    assert_eq!((rows[2].as_str(), outcome.valid_action), ("P__O", true));
+    // One too many is not played; what is no action is left out and told; nothing is played after the end.
+    let (rows, outcome) = play("Down||Down||Right");
+    assert_eq!((rows[2].as_str(), outcome.valid_action), ("P__O", true));
+    let (rows, outcome) = play("Jump || Down");
+    assert_eq!((rows[1].as_str(), outcome.valid_action), ("PO_O", false));
+    let (rows, outcome) = play(" || Right || ");
+    assert_eq!((rows[0].as_str(), outcome.valid_action), ("_P__", true));
+    assert!(!play("||").1.valid_action);
+
+    let mut environment = lake(&settings);
+    environment.reset(0).unwrap();
+    environment.step(Some("Right"), "").unwrap();
+    let outcome = environment.step(Some("Down || Right"), "").unwrap();
+    assert!(outcome.terminal && !outcome.success && outcome.valid_action);
+    assert_eq!(outcome.turn.observation, "____\n_X_O\n___O\nO__G");
+    assert_eq!(outcome.feedback, "You moved Down and fell into a hole.");
+}
+
+#[test]
+fn an_episode_is_played_between_reset_and_its_end() {
+    let mut environment = lake(&json!({ "success_rate": 1.0, "map": "gym" }));
+    assert!(matches!(
+        environment.step(Some("Left"), ""),
+        Err(EnvironmentError::NotStarted)
+    ));
+    assert!(environment.expert().is_none());
+    environment.reset(0).unwrap();
+    for action in ["Down", "Down", "Right", "Down", "Right"] {
+        assert!(!environment.step(Some(action), "").unwrap().terminal);
+    }
+    let last = environment.step(Some("Right"), "").unwrap();
+    assert!(last.terminal && last.success);
+    assert_eq!(last.reward, 1.0);
+    assert_eq!(last.feedback, "You moved Right and reached the goal.");
+    assert!(last.turn.actions.is_empty());
+    assert!(matches!(
+        environment.step(Some("Left"), ""),
+        Err(EnvironmentError::EpisodeOver)
+    ));
+    assert!(environment.expert().is_none());
+    assert!(environment.reset(0).is_ok());
+}
+
+#[test]
+fn the_expert_comes_near_the_known_ceiling_on_slippery_ice() {
+    // The best possible success rate within 10 actions is 95.4 % where slips are independent of the map (the expert's own
+    // test has that). In the original they are not: both come from one seed's stream. Over 20,000 seeds that costs the
+    // expert 1.2 points.
+    let mut environment = lake(&json!({}));
+    let mut wins = 0;
+    for seed in 0..1000 {
+        environment.reset(seed).unwrap();
+        for _ in 0..10 {
+            let action = environment.expert().unwrap().action;
+            let outcome = environment.step(Some(&action), "").unwrap();
+            wins += u32::from(outcome.success);
+            if outcome.terminal {
+                break;
+            }
+        }
+    }
+    assert!((925..=960).contains(&wins), "{wins} of 1000");
+}
+
+#[test]
+fn the_expert_prefers_no_direction() {
+    let mut counts = [0; 4];
+    let mut environment = lake(&json!({ "p_frozen": 1.0, "success_rate": 1.0, "min_distance": 2 }));
+    for seed in 0..400 {
+        environment.reset(seed).unwrap();
+        let action = environment.expert().unwrap().action;
+        counts[["Left", "Down", "Right", "Up"]
+            .iter()
+            .position(|name| *name == action)
+            .unwrap()] += 1;
+    }
+    assert!(
+        counts.iter().all(|count| (70..=130).contains(count)),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn settings_that_do_not_fit_are_named() {
+    let check = |settings: Value, key: &str, message: &str| {
+        let error = refused(&settings);
+        assert_eq!(error.key(), Some(key), "{error}");
+        assert!(error.to_string().contains(message), "{error}");
+        assert_eq!(
+            traits("frozen-lake", &settings).unwrap_err().to_string(),
+            error.to_string()
+        );
+    };
+    check(json!({ "sise": 4 }), "sise", "did you mean `size`?");
+    check(json!({ "size": 1 }), "size", "must be 2 to 64, not 1");
+    check(json!({ "size": "4" }), "size", "expected usize");
+    check(json!({ "size": -4 }), "size", "expected usize");
+    check(
+        json!({ "size": 5, "map": "gym" }),
+        "size",
+        "must be 4, not 5",
+    );
+    check(
+        json!({ "map": "round" }),
+        "map",
+        "expected `random` or `gym`",
+    );
+    check(
+        json!({ "view": "Grid" }),
+        "view",
+        "expected one of `grid`, `coord`, `grid_coord`",
+    );
+    check(
+        json!({ "p_frozen": 1.5 }),
+        "p_frozen",
+        "must be a probability, 0 to 1, not 1.5",
+    );
+    check(
+        json!({ "success_rate": -0.1 }),
+        "success_rate",
+        "must be a probability, 0 to 1, not -0.1",
+    );
+    check(
+        json!({ "min_distance": 0 }),
+        "min_distance",
+        "must be 1 to 6 for maps of size 4, not 0",
+    );
+    check(
+        json!({ "min_distance": 7 }),
+        "min_distance",
+        "must be 1 to 6 for maps of size 4, not 7",
+    );
+    check(
+        json!({ "max_actions_per_turn": 0 }),
+        "max_actions_per_turn",
+        "must be at least 1",
+    );
+    check(
+        json!({ "expert_horizon": 0 }),
+        "expert_horizon",
+        "must be 1 to 1000, not 0",
+    );
+    let expected = Traits {
+        states: true,
+        expert: true,
+        answers: false,
+    };
+    assert_eq!(
+        traits("frozen-lake", &json!({ "size": 8, "success_rate": 1 })).unwrap(),
+        expected
+    );
+}
+
+#[test]
+fn a_seed_without_a_map_is_an_error_that_says_why() {
+    let error = lake(&json!({ "p_frozen": 0.0, "min_distance": 3 }))
+        .reset(5)
+        .unwrap_err();
+    let expected = "environment `frozen-lake` has no task for seed 5: none of 100000 random maps with p_frozen = 0 has \
+                    its goal 3 or more moves away";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn instructions_say_what_the_settings_mean() {
+    let slippery = lake(&json!({ "max_actions_per_turn": 2 })).instructions();
+    assert!(
+        slippery.contains("probability 0.8")
+            && slippery.contains("1 to 2 actions, separated by ||")
+    );
+    let plain = lake(&json!({ "success_rate": 1.0, "view": "coord" })).instructions();
+    assert!(
+        plain.contains("not slippery")
+            && plain.contains("(row, column)")
+            && plain.contains("one action")
+    );
+}
+
+proptest! {
+    #[test]
+    fn equal_seeds_play_equal_episodes(
+        seed: u64,
+        before: u64,
+        actions in prop::collection::vec(prop::sample::select(vec!["Left", "Down", "Right", "Up", "Fly"]), 1..20),
+    ) {
+        let (mut fresh, mut used) = (lake(&json!({})), lake(&json!({})));
+        used.reset(before).unwrap();
+        used.step(Some("Left"), "").unwrap();
+        used.expert();
+        prop_assert_eq!(fresh.reset(seed).unwrap(), used.reset(seed).unwrap());
+        for action in actions {
+            let outcome = fresh.step(Some(action), "").unwrap();
+            prop_assert_eq!(used.expert(), used.expert());
+            prop_assert_eq!(&outcome, &used.step(Some(action), "").unwrap());
+            if outcome.terminal {
+                break;
+            }
+        }
+    }
+}

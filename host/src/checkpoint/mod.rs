@@ -1,0 +1,210 @@
+//! Checkpoints: everything that a run needs to go on bit for bit. A checkpoint is written aside, synced and renamed, so
+//! that one that is there is whole, whatever kills the run.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    path::{Path, PathBuf},
+};
+
+use accredit_torch::{Model, Optimizer};
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::credit::Pipeline;
+
+/// Version of the files' meaning.
+const VERSION: u32 = 1;
+/// Files of a model folder that belong to the tokenizer, copied as they are.
+const TOKENIZER_FILES: [&str; 8] = [
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "chat_template.jinja",
+    "generation_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+];
+
+/// Where a run stands, beside weights and moments.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Progress {
+    version: u32,
+    /// The iteration to play next.
+    pub iteration: u64,
+    /// Optimiser steps taken.
+    pub update: u64,
+    /// State of the schemes that have one, by what the run calls them: bytes in hexadecimal.
+    schemes: BTreeMap<String, String>,
+}
+
+/// A checkpoint on disk.
+#[derive(Clone, Debug)]
+pub struct Checkpoint {
+    path: PathBuf,
+    /// Where the run stood.
+    pub progress: Progress,
+}
+
+impl Checkpoint {
+    /// The policy as a Hugging Face folder.
+    pub fn model(&self) -> PathBuf {
+        self.path.join("model")
+    }
+
+    /// The newest whole checkpoint of a run.
+    pub fn latest(checkpoints: &Path) -> Result<Self> {
+        let mut found: Vec<PathBuf> = list(checkpoints)?;
+        let Some(path) = found.pop() else {
+            bail!("{} holds no checkpoint", checkpoints.display());
+        };
+        let file = path.join("progress.json");
+        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        let progress: Progress =
+            serde_json::from_str(&text).with_context(|| format!("{} is broken", file.display()))?;
+        if progress.version != VERSION {
+            bail!("{}: version {} of a checkpoint, and this program reads {VERSION}", file.display(), progress.version);
+        }
+        Ok(Self { path, progress })
+    }
+
+    /// Restores the optimiser and the schemes. A scheme whose state cannot be restored is an error: the run would go
+    /// on as another one.
+    pub fn restore(&self, optimizer: &mut Optimizer, pipeline: &mut Pipeline) -> Result<()> {
+        optimizer.load(&self.path.join("optimizer.safetensors"))?;
+        let mut states = self.progress.schemes.clone();
+        for scheme in pipeline.schemes_mut() {
+            if let Some(state) = states.remove(scheme.label()) {
+                let bytes = from_hex(&state)
+                    .with_context(|| format!("the state of scheme `{}` is broken", scheme.label()))?;
+                scheme.restore(&bytes)?;
+            }
+        }
+        if let Some(label) = states.keys().next() {
+            bail!("the checkpoint has state of a scheme `{label}`, which the configuration does not name");
+        }
+        Ok(())
+    }
+}
+
+/// Writes a checkpoint and removes the oldest ones beyond `keep`.
+pub fn save(
+    checkpoints: &Path,
+    keep: usize,
+    model: &Model,
+    tokenizer: &Path,
+    optimizer: &Optimizer,
+    pipeline: &mut Pipeline,
+    iteration: u64,
+    update: u64,
+) -> Result<()> {
+    let mut progress = Progress { version: VERSION, iteration, update, schemes: BTreeMap::new() };
+    for scheme in pipeline.schemes_mut() {
+        let state = scheme.save()?;
+        if !state.is_empty() {
+            progress.schemes.insert(scheme.label().to_owned(), to_hex(&state));
+        }
+    }
+    let path = checkpoints.join(format!("iteration_{iteration:06}"));
+    let aside = checkpoints.join(format!(".iteration_{iteration:06}.partial"));
+    if aside.exists() {
+        fs::remove_dir_all(&aside).with_context(|| format!("cannot remove {}", aside.display()))?;
+    }
+    let folder = aside.join("model");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    model.save(&folder)?;
+    copy_tokenizer(tokenizer, &folder)?;
+    optimizer.save(&aside.join("optimizer.safetensors"))?;
+    let file = aside.join("progress.json");
+    fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&progress)?))
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    sync(&aside)?;
+    if path.exists() {
+        fs::remove_dir_all(&path).with_context(|| format!("cannot replace {}", path.display()))?;
+    }
+    fs::rename(&aside, &path).with_context(|| format!("cannot write {}", path.display()))?;
+    sync_folder(checkpoints)?;
+    let mut all = list(checkpoints)?;
+    all.truncate(all.len().saturating_sub(keep.max(1)));
+    for old in all {
+        fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))?;
+    }
+    Ok(())
+}
+
+/// Copies the tokenizer's files into a model folder.
+pub fn copy_tokenizer(from: &Path, to: &Path) -> Result<()> {
+    for name in TOKENIZER_FILES {
+        let source = from.join(name);
+        if source.is_file() {
+            let target = to.join(name);
+            fs::copy(&source, &target).with_context(|| format!("cannot copy {}", source.display()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whole checkpoints, oldest first.
+fn list(checkpoints: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(checkpoints).with_context(|| format!("cannot read {}", checkpoints.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry.with_context(|| format!("cannot read {}", checkpoints.display()))?.path();
+        let whole = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iteration_"));
+        if whole && path.join("progress.json").is_file() {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn sync(folder: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            sync(&path)?;
+        } else {
+            let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+            file.sync_all().with_context(|| format!("cannot sync {}", path.display()))?;
+        }
+    }
+    sync_folder(folder)
+}
+
+fn sync_folder(folder: &Path) -> Result<()> {
+    let file = File::open(folder).with_context(|| format!("cannot open {}", folder.display()))?;
+    file.sync_all().with_context(|| format!("cannot sync {}", folder.display()))
+}
+
+fn to_hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Result<Vec<u8>> {
+    if !text.is_ascii() || text.len() % 2 != 0 {
+        bail!("not hexadecimal");
+    }
+    (0..text.len() / 2).map(|i| Ok(u8::from_str_radix(&text[2 * i..2 * i + 2], 16)?)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_goes_both_ways_and_refuses_the_rest() {
+        assert_eq!(from_hex(&to_hex(&[0, 255, 16])).unwrap(), [0, 255, 16]);
+        assert!(from_hex("0g").is_err() && from_hex("0").is_err() && from_hex("é").is_err());
+    }
+
+    #[test]
+    fn a_partial_checkpoint_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join(".iteration_000004.partial")).unwrap();
+        fs::create_dir(folder.path().join("iteration_000003")).unwrap();
+        let error = Checkpoint::latest(folder.path()).unwrap_err().to_string();
+        assert!(error.contains("holds no checkpoint"), "{error}");
+    }
+}

@@ -1,0 +1,109 @@
+//! `accredit credit`: the schemes of a configuration on rollouts from a file.
+
+use std::{
+    fs::File,
+    io::{BufWriter, Write},
+    path::PathBuf,
+};
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use super::{
+    PluginPath,
+    colour::{Colouring, When, coloured},
+    print,
+};
+use crate::{
+    config::Loaded,
+    credit::{
+        Counters, Supply,
+        offline::{ScoredTrajectory, by_iteration, score},
+        plan,
+    },
+    plugin::{SearchPath, Services},
+    rollout::file,
+};
+
+#[derive(Debug, Args)]
+pub struct Credit {
+    /// Configuration files; later ones win
+    #[arg(long, required = true, num_args = 1..)]
+    config: Vec<PathBuf>,
+    /// Set any key, such as `credit.grpo.params.std=false`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+    /// The rollout file: one JSON object per line
+    #[arg(long)]
+    rollouts: PathBuf,
+    /// Where to write the credit of every token: one JSON object per trajectory
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Show the responses with each token coloured by its credit
+    #[arg(long)]
+    show: bool,
+    /// When to use colours; without them, `--show` writes numbers
+    #[arg(long, value_enum, default_value_t = When::Auto)]
+    color: When,
+    #[command(flatten)]
+    plugins: PluginPath,
+}
+
+impl Credit {
+    pub fn run(self) -> Result<()> {
+        let loaded = Loaded::read(&self.config, &self.sets)?;
+        let search = SearchPath::new(self.plugins.folders.into_iter().chain(loaded.config.plugins.path.clone()));
+        let mut pipeline = plan::load(&loaded, &search, &Supply::rollouts(), Services::default())?;
+        let episodes = file::read(&self.rollouts)?;
+        let mut writer = match &self.out {
+            Some(path) => Some(BufWriter::new(
+                File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
+            )),
+            None => None,
+        };
+        for (iteration, episodes) in by_iteration(episodes) {
+            let counters = Counters { iteration, iterations: loaded.config.iterations, ..Counters::default() };
+            let scored = score(&mut pipeline, &episodes, counters)
+                .with_context(|| format!("{}", self.rollouts.display()))?;
+            let trajectories = scored.trajectories(&episodes);
+            if let Some(writer) = &mut writer {
+                for trajectory in &trajectories {
+                    serde_json::to_writer(&mut *writer, trajectory)?;
+                    writer.write_all(b"\n")?;
+                }
+            }
+            if self.show || self.out.is_none() {
+                print(&coloured(&episodes, &trajectories, Colouring::new(self.color)))?;
+            }
+            print(&summary(iteration, &trajectories, &scored))?;
+        }
+        if let Some(mut writer) = writer {
+            writer.flush()?;
+        }
+        Ok(())
+    }
+}
+
+fn summary(iteration: u64, trajectories: &[ScoredTrajectory], scored: &crate::credit::offline::Scored) -> String {
+    let left_out = scored.left_out();
+    let mut text = format!(
+        "iteration {iteration}: {} trajectories, {} tokens",
+        trajectories.len() - left_out.total(),
+        scored.batch.tokens()
+    );
+    for (count, what) in [
+        (left_out.failed, "failed"),
+        (left_out.unscored, "not scored"),
+        (left_out.empty, "without a response token"),
+        (left_out.dropped, "dropped"),
+    ] {
+        if count > 0 {
+            text.push_str(&format!(", {count} {what}"));
+        }
+    }
+    if let Some((_, evaluated)) = &scored.objective {
+        text.push_str(&format!(", loss {}", evaluated.loss));
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,145 @@
+//! The command line: one file for each command. Results go to standard output, everything else to standard error.
+
+mod colour;
+mod config;
+mod credit;
+mod plugin;
+#[cfg(feature = "torch")]
+mod train;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use anyhow::Result;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{ConfigError, Loaded};
+
+/// Exit code of a command that failed.
+const FAILED: u8 = 1;
+/// Exit code of a command line or a configuration that does not fit.
+const USAGE: u8 = 2;
+
+/// Trains LLM agents by reinforcement learning; who gets the credit for a reward is decided by plugins.
+#[derive(Debug, Parser)]
+#[command(name = "accredit", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Train a policy as a configuration says
+    #[cfg(feature = "torch")]
+    Train(train::Train),
+    /// Go on from the newest checkpoint of a run
+    #[cfg(feature = "torch")]
+    Resume(train::Resume),
+    /// Play the held-out tasks of a configuration with a model, without training
+    #[cfg(feature = "torch")]
+    Eval(train::Eval),
+    /// Show what a run would do: hooks, signals, passes over the model, memory
+    #[cfg(feature = "torch")]
+    Plan(train::Plan),
+    /// Compute the credit of rollouts that were read from a file
+    Credit(credit::Credit),
+    /// List, inspect and make plugins
+    #[command(subcommand)]
+    Plugin(plugin::Plugin),
+    /// Show a configuration with the origin of every value, or the schema of all of them
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Write a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// The configuration of a command.
+#[derive(Debug, Args)]
+struct ConfigArgs {
+    /// Configuration files; later ones win
+    #[arg(required = true)]
+    config: Vec<PathBuf>,
+    /// Set any key, such as `rollout.groups=4` or `credit.grpo.params.std=false`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+}
+
+impl ConfigArgs {
+    fn load(&self) -> Result<Loaded, ConfigError> {
+        Loaded::read(&self.config, &self.sets)
+    }
+}
+
+/// Where plugins are looked for.
+#[derive(Debug, Args)]
+struct PluginPath {
+    /// A folder with plugins, before those of ACCREDIT_PLUGIN_PATH and the program's own
+    #[arg(long = "plugin-path", value_name = "FOLDER")]
+    folders: Vec<PathBuf>,
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("ACCREDIT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time().with_target(false).init();
+    match run(cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let code = if error.downcast_ref::<ConfigError>().is_some() { USAGE } else { FAILED };
+            // The reader of a pipe may be gone; there is nobody left to tell.
+            let _ = match error.downcast_ref::<ConfigError>() {
+                Some(error) => writeln!(io::stderr(), "{error}"),
+                None => writeln!(io::stderr(), "error: {error:#}"),
+            };
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        #[cfg(feature = "torch")]
+        Command::Train(train) => train.run(),
+        #[cfg(feature = "torch")]
+        Command::Resume(resume) => resume.run(),
+        #[cfg(feature = "torch")]
+        Command::Eval(eval) => eval.run(),
+        #[cfg(feature = "torch")]
+        Command::Plan(plan) => plan.run(),
+        Command::Credit(credit) => credit.run(),
+        Command::Plugin(plugin) => plugin.run(),
+        Command::Config(config) => config.run(),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "accredit", &mut script);
+            print(&String::from_utf8_lossy(&script))
+        }
+    }
+}
+
+/// Writes a result to standard output. A reader that has gone away, such as `head`, is no failure.
+fn print(text: &str) -> Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,73 @@
+//! `[model]`: the policy, from a folder or from nothing.
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The policy: exactly one of `path` and `create`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Model {
+    /// A Hugging Face model folder.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathBuf>,
+    /// A new model with random weights, and its sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub create: Option<Create>,
+    /// Where the model runs: `auto`, `cpu`, `cuda` or `cuda:N`.
+    pub device: String,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self {
+            path: None,
+            create: None,
+            device: "auto".to_owned(),
+        }
+    }
+}
+
+/// The sizes of a new model of the Qwen2 architecture.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Create {
+    /// Width of the residual stream.
+    #[schemars(range(min = 1))]
+    pub hidden_size: usize,
+    /// Width inside the feed-forward blocks.
+    #[schemars(range(min = 1))]
+    pub intermediate_size: usize,
+    /// Transformer blocks.
+    #[schemars(range(min = 1))]
+    pub layers: usize,
+    /// Attention heads; they divide `hidden_size` into even parts.
+    #[schemars(range(min = 1))]
+    pub heads: usize,
+    /// Key and value heads; they divide `heads`.
+    #[schemars(range(min = 1))]
+    pub kv_heads: usize,
+    /// The most tokens that its tokenizer may have.
+    #[schemars(range(min = 1))]
+    pub vocab_size: usize,
+    /// The longest sequence, in tokens.
+    #[schemars(range(min = 1))]
+    pub max_positions: usize,
+    /// The output projection is the embedding matrix.
+    #[serde(default = "tied")]
+    pub tied: bool,
+    /// Standard deviation of the initial weights. A model of a few hundred thousand weights learns far faster from 0.1
+    /// than from the usual 0.02.
+    #[serde(default = "initializer_range")]
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    pub initializer_range: f64,
+}
+
+fn initializer_range() -> f64 {
+    0.02
+}
+
+fn tied() -> bool {
+    true
+}

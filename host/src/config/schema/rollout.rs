@@ -1,0 +1,96 @@
+//! `[rollout]`: how episodes are played.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How episodes are played.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rollout {
+    /// Groups per iteration: one task each.
+    #[schemars(range(min = 1))]
+    pub groups: usize,
+    /// Trajectories per group, all from the group's task.
+    #[schemars(range(min = 1))]
+    pub group_size: usize,
+    /// The most steps of an episode.
+    #[schemars(range(min = 1))]
+    pub max_steps: usize,
+    /// What the policy sees of the steps so far.
+    pub context: Context,
+    /// With `context = "window"`: how many earlier turns a prompt shows.
+    pub window: usize,
+    /// The sampling temperature; 0 takes the likeliest token.
+    #[schemars(range(min = 0.0))]
+    pub temperature: f64,
+    /// Nucleus sampling: the smallest set of tokens that has this probability; left out, all tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 1.0), extend("exclusiveMinimum" = 0))]
+    pub top_p: Option<f64>,
+    /// Sampling among this many of the likeliest tokens; left out, all tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub top_k: Option<usize>,
+    /// The most tokens of one response.
+    #[schemars(range(min = 1))]
+    pub max_tokens: usize,
+    /// The most tokens of a row, prompts included; left out, the model's limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 2))]
+    pub max_context: Option<usize>,
+    /// The tag around reasoning, without brackets.
+    #[schemars(length(min = 1))]
+    pub think_tag: String,
+    /// The tag around what is executed, without brackets.
+    #[schemars(length(min = 1))]
+    pub action_tag: String,
+    /// How observations become prompts.
+    pub prompt: Prompt,
+    /// A system text in place of the one that `prompt` brings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<String>,
+    /// How often a `select` hook may ask for more groups in one iteration.
+    pub refill_rounds: usize,
+}
+
+impl Default for Rollout {
+    fn default() -> Self {
+        Self {
+            groups: 8,
+            group_size: 8,
+            max_steps: 10,
+            context: Context::Concat,
+            window: 0,
+            temperature: 1.0,
+            top_p: None,
+            top_k: None,
+            max_tokens: 256,
+            max_context: None,
+            think_tag: "think".to_owned(),
+            action_tag: "answer".to_owned(),
+            prompt: Prompt::Ragen,
+            system: None,
+            refill_rounds: 0,
+        }
+    }
+}
+
+/// What the policy sees of the steps so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Context {
+    /// One growing conversation; a row is a trajectory.
+    Concat,
+    /// A prompt per step, with the last `window` turns; a row is a step.
+    Window,
+}
+
+/// How observations become prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Prompt {
+    /// A system text, and turns with state, steps left and reward, after the RAGEN project.
+    Ragen,
+    /// The observation alone as the user's turn, and no system text.
+    Bare,
+}

@@ -1,0 +1,374 @@
+//! The plan: schemes loaded, and what they ask for held against what the run can give. What cannot work is refused
+//! here, with the configuration's line, and not at iteration 400.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use accredit_plugin_api::{
+    Hook, Needs,
+    columns::{
+        ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS,
+        NEW_ENTROPY, NEW_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB,
+        ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT, TASK, TEACHER_LOGPROB,
+        TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS,
+        TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET, WEIGHT,
+    },
+};
+
+use super::pipeline::{Pipeline, Stage};
+use crate::{
+    config::{ConfigError, Loaded, Origin, Parameters},
+    plugin::{FindError, Library, Scheme, SchemeError, SearchPath, Services},
+};
+
+/// What a run can give to its schemes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Supply {
+    columns: BTreeSet<&'static str>,
+    /// Trajectories in a group, where the configuration decides it.
+    group_size: Option<usize>,
+    /// Whether texts can be scored.
+    queries: bool,
+}
+
+impl Supply {
+    /// A run that plays: every column that the host computes, and states if the environment has them.
+    pub fn playing(states: bool, group_size: usize) -> Self {
+        let mut columns: BTreeSet<&str> = ALL
+            .iter()
+            .map(|column| column.name)
+            .chain(ALL_TEXTS.iter().map(|text| text.name()))
+            .collect();
+        // There is no critic, nothing scores texts, and tasks are not kept as texts.
+        for absent in [
+            VALUE.name(),
+            NEW_VALUE.name(),
+            TEACHER_LOGPROB.name(),
+            TASK.name(),
+            ANSWER.name(),
+        ] {
+            columns.remove(absent);
+        }
+        if !states {
+            for absent in [STATE.name(), NEXT_STATE.name(), STATE_TEXT.name()] {
+                columns.remove(absent);
+            }
+        }
+        Self {
+            columns,
+            group_size: Some(group_size),
+            queries: false,
+        }
+    }
+
+    /// Rollouts that were read from a file: their columns are seen when they are read, and query results stand in it.
+    pub fn rollouts() -> Self {
+        let columns = ALL
+            .iter()
+            .map(|column| column.name)
+            .chain(ALL_TEXTS.iter().map(|text| text.name()))
+            .collect();
+        Self {
+            columns,
+            group_size: None,
+            queries: true,
+        }
+    }
+
+    fn gives(&self, name: &str) -> bool {
+        self.columns.contains(name)
+            // A column that this api does not name may come with a rollout file.
+            || (self.group_size.is_none() && !ALL.iter().any(|column| column.name == name))
+    }
+}
+
+/// Columns that the host hands to some hooks beside the batch. A column of `refresh` or `objective` alone is none for a
+/// scheme that has no such hook.
+pub(super) fn given_to_hooks(name: &str, fresh: bool) -> bool {
+    let always = [
+        ADVANTAGE.name(),
+        WEIGHT.name(),
+        VALUE_TARGET.name(),
+        TOTAL_TOKENS.name(),
+        TOTAL_WEIGHT.name(),
+        TOTAL_STEPS.name(),
+        TOTAL_ROWS.name(),
+        TOTAL_TRAJECTORIES.name(),
+        ROW_TOKENS.name(),
+        ROW_WEIGHT.name(),
+        TRAJECTORY_TOKENS.name(),
+        TRAJECTORY_WEIGHT.name(),
+        TRAJECTORY_ROWS.name(),
+    ];
+    always.contains(&name) || (fresh && name == NEW_LOGPROB.name())
+}
+
+/// The columns of tokens that a model must compute for these schemes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signals {
+    /// Log-probabilities under the policy before the update; always there in training.
+    pub old_logprob: bool,
+    /// Entropies under the policy before the update.
+    pub entropy: bool,
+    /// Log-probabilities under the reference.
+    pub ref_logprob: bool,
+    /// Energies under the reference.
+    pub ref_energy: bool,
+    /// Entropies in every micro-batch.
+    pub new_entropy: bool,
+}
+
+impl Signals {
+    /// What the schemes of a pipeline read.
+    pub fn of(pipeline: &Pipeline) -> Self {
+        let reads = |name: &str| {
+            pipeline.schemes().any(|scheme| {
+                let Needs {
+                    reads, optional, ..
+                } = scheme.needs();
+                reads.iter().chain(optional).any(|read| read.name == name)
+            })
+        };
+        Self {
+            old_logprob: true,
+            entropy: reads(ENTROPY.name()),
+            ref_logprob: reads(REF_LOGPROB.name()),
+            ref_energy: reads(REF_ENERGY.name()),
+            new_entropy: pipeline.reads_fresh(NEW_ENTROPY.name()),
+        }
+    }
+
+    /// Whether a frozen reference model is needed.
+    pub fn reference(self) -> bool {
+        self.ref_logprob || self.ref_energy
+    }
+
+    /// Names of what is computed once an iteration.
+    pub fn names(self) -> Vec<&'static str> {
+        [
+            (true, SAMPLER_LOGPROB.name()),
+            (self.old_logprob, OLD_LOGPROB.name()),
+            (self.entropy, ENTROPY.name()),
+            (self.ref_logprob, REF_LOGPROB.name()),
+            (self.ref_energy, REF_ENERGY.name()),
+        ]
+        .into_iter()
+        .filter_map(|(wanted, name)| wanted.then_some(name))
+        .collect()
+    }
+}
+
+/// Loads the schemes of a configuration and refuses what cannot work. `base` is the folder that relative plugin files
+/// are looked up in where the configuration does not say.
+pub fn load(
+    loaded: &Loaded,
+    search: &SearchPath,
+    supply: &Supply,
+    services: Services,
+) -> Result<Pipeline, ConfigError> {
+    let mut pipeline = Pipeline::default();
+    for (index, entry) in loaded.config.credit.iter().enumerate() {
+        let path = format!("credit[{index}]");
+        let scheme = open(
+            loaded,
+            search,
+            &path,
+            &entry.plugin,
+            entry.label(),
+            entry.sha256.as_deref(),
+            &entry.params,
+            services,
+        )?;
+        let hooks = &scheme.needs().hooks;
+        if hooks.is_empty() || hooks.iter().all(|hook| *hook == Hook::Objective) {
+            let message = format!("`{}` is an objective, and gives no credit", scheme.name());
+            return Err(loaded.error_at(
+                &format!("{path}.plugin"),
+                message,
+                Some("name it in `[objective]`".to_owned()),
+            ));
+        }
+        check_needs(loaded, &format!("{path}.plugin"), &scheme, supply)?;
+        pipeline.stages.push(Stage {
+            scheme,
+            mix: entry.mix,
+            shadow: entry.shadow,
+            from: entry.from,
+            until: entry.until,
+        });
+    }
+    let objective = &loaded.config.objective;
+    let scheme = open(
+        loaded,
+        search,
+        "objective",
+        &objective.plugin,
+        "objective",
+        objective.sha256.as_deref(),
+        &objective.params,
+        services,
+    )?;
+    if !scheme.needs().hooks.contains(&Hook::Objective) {
+        let message = format!("`{}` is no objective: it has no such hook", scheme.name());
+        return Err(loaded.error_at(
+            "objective.plugin",
+            message,
+            Some("name it in `[[credit]]`".to_owned()),
+        ));
+    }
+    check_needs(loaded, "objective.plugin", &scheme, supply)?;
+    pipeline.objective = Some(scheme);
+    check_together(loaded, &pipeline, supply)?;
+    Ok(pipeline)
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the keys of an entry, which two kinds of table share"
+)]
+fn open(
+    loaded: &Loaded,
+    search: &SearchPath,
+    path: &str,
+    plugin: &str,
+    label: &str,
+    sha256: Option<&str>,
+    params: &Parameters,
+    services: Services,
+) -> Result<Scheme, ConfigError> {
+    let base = match loaded.origin(&format!("{path}.plugin")) {
+        Origin::File { file, .. } => file.parent().map(PathBuf::from).unwrap_or_default(),
+        _ => PathBuf::new(),
+    };
+    let (library, name): (Library, String) =
+        search
+            .open(plugin, &base, sha256)
+            .map_err(|error: FindError| {
+                loaded.error_at(&format!("{path}.plugin"), error.to_string(), None)
+            })?;
+    let params = serde_json::Value::Object(params.clone().into_iter().collect());
+    Scheme::build(&library, &name, label, &params, services).map_err(|error: SchemeError| {
+        match error.parameter() {
+            Some((key, message)) if !key.is_empty() => {
+                let hint = nearest_param(&library, &name, key);
+                loaded.error_at(&format!("{path}.params.{key}"), message, hint)
+            }
+            Some((_, message)) => loaded.error_at(&format!("{path}.plugin"), message, None),
+            None => loaded.error_at(&format!("{path}.plugin"), error.to_string(), None),
+        }
+    })
+}
+
+/// The parameter that somebody who wrote an unknown key may have meant.
+fn nearest_param(library: &Library, scheme: &str, key: &str) -> Option<String> {
+    let schemes = &library.describe().schemes;
+    let params = &schemes.iter().find(|s| s.name == scheme)?.params;
+    let known = params.get("properties")?.as_object()?;
+    if known.contains_key(key) {
+        return None;
+    }
+    let (name, similarity) = known
+        .keys()
+        .map(|name| (name, strsim::jaro_winkler(name, key)))
+        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (similarity > 0.7).then(|| format!("did you mean `{name}`?"))
+}
+
+/// What one scheme needs against what the run gives.
+fn check_needs(
+    loaded: &Loaded,
+    path: &str,
+    scheme: &Scheme,
+    supply: &Supply,
+) -> Result<(), ConfigError> {
+    let needs = scheme.needs();
+    let name = scheme.name();
+    if !supply.queries && needs.hooks.contains(&Hook::Queries) {
+        let message = format!(
+            "`{name}` asks for texts to be scored, which this version does only for rollout files"
+        );
+        return Err(loaded.error_at(
+            path,
+            message,
+            Some("use it with `accredit credit`".to_owned()),
+        ));
+    }
+    let outputs = [
+        LOSS.name(),
+        D_LOGPROB.name(),
+        D_ENTROPY.name(),
+        D_VALUE.name(),
+        DECISION.name(),
+        SAMPLE_MORE.name(),
+    ];
+    for read in &needs.reads {
+        if outputs.contains(&read.name.as_str()) || !supply.gives(&read.name) {
+            let message = format!(
+                "`{name}` reads `{}`, which nothing in this run supplies",
+                read.name
+            );
+            let hint = if read.name == STATE.name() {
+                "the environment gives no states; choose one that does, or a scheme that needs none"
+            } else if read.name == VALUE.name() || read.name == NEW_VALUE.name() {
+                "this version has no critic"
+            } else {
+                "the documentation of plugin-api lists the columns"
+            };
+            return Err(loaded.error_at(path, message, Some(hint.to_owned())));
+        }
+    }
+    if let Some(size) = supply
+        .group_size
+        .filter(|size| *size < needs.group_size as usize)
+    {
+        let message = format!(
+            "`{name}` compares the trajectories of a group, at least {}, and `rollout.group_size` is {size}",
+            needs.group_size
+        );
+        return Err(loaded.error_at("rollout.group_size", message, None));
+    }
+    Ok(())
+}
+
+/// What the schemes are together: advantages in every iteration, value targets from at most one.
+fn check_together(
+    loaded: &Loaded,
+    pipeline: &Pipeline,
+    supply: &Supply,
+) -> Result<(), ConfigError> {
+    let iterations = loaded.config.iterations.max(1);
+    let mut starts: Vec<u64> = vec![0];
+    for stage in &pipeline.stages {
+        starts.extend(stage.from);
+        starts.extend(stage.until);
+    }
+    starts.retain(|start| *start < iterations);
+    starts.sort_unstable();
+    starts.dedup();
+    for iteration in starts {
+        let active = || {
+            pipeline
+                .stages
+                .iter()
+                .filter(|stage| !stage.shadow && stage.active(iteration))
+        };
+        let playing = supply.group_size.is_some();
+        if playing && !active().any(|stage| stage.scheme.needs().hooks.contains(&Hook::Advantage)) {
+            let message =
+                format!("from iteration {iteration} on, no scheme that trains gives advantages");
+            let hint = "add one that does, such as `[[credit]]` with an estimator, or change `from` and `until`";
+            return Err(loaded.error_at("credit", message, Some(hint.to_owned())));
+        }
+        let targets: Vec<&str> = active()
+            .filter(|stage| stage.scheme.needs().value_target)
+            .map(|stage| stage.scheme.label())
+            .collect();
+        if targets.len() > 1 {
+            let message = format!(
+                "value targets come from one scheme, and {} give them",
+                targets.join(" and ")
+            );
+            return Err(loaded.error_at("credit", message, None));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,398 @@
+//! Playing episodes: the policy answers all live episodes at once, the environments step in threads, until all are over.
+
+use std::time::Duration;
+
+use accredit_core::{
+    episode::{Layout, Status, Step, Tokens, Trajectory},
+    rng::Stream,
+};
+use accredit_environments::{Environment, EnvironmentError, Outcome, Pool, Request, Turn};
+use accredit_torch::{Generation, Sampler, StopReason};
+use thiserror::Error;
+
+use super::{
+    prompt::{Past, Prompter},
+    tokenizer::{Tokenizer, TokenizerError},
+};
+use crate::config::OnFailure;
+
+/// How often a failed episode is played again.
+const REPLAYS: u64 = 2;
+
+/// Episodes that could not be played.
+#[derive(Debug, Error)]
+pub enum CollectError {
+    /// The model failed.
+    #[error(transparent)]
+    Model(#[from] accredit_torch::Error),
+    /// A prompt could not be made.
+    #[error(transparent)]
+    Prompt(#[from] TokenizerError),
+    /// An environment could not be made.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentError),
+    /// Too many environments broke.
+    #[error(
+        "{failed} of {played} episodes failed, more than `environment.max_failed_share` ({share}) allows; the last: \
+         {message}"
+    )]
+    TooManyFailed {
+        /// Episodes that failed.
+        failed: usize,
+        /// Episodes that were played.
+        played: usize,
+        /// The share that is allowed.
+        share: f64,
+        /// What the last of them said.
+        message: String,
+    },
+}
+
+/// Makes an environment.
+pub type Make = Box<dyn Fn() -> Result<Box<dyn Environment>, EnvironmentError>>;
+
+/// An episode to play.
+#[derive(Clone, Copy, Debug)]
+pub struct Play {
+    /// Its group.
+    pub group: u64,
+    /// Which of the group's trajectories it is.
+    pub member: u64,
+    /// The environment's seed, which the whole group shares.
+    pub seed: u64,
+}
+
+/// How tokens are sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampling {
+    /// Logits are divided by it; 0 takes the likeliest token.
+    pub temperature: f32,
+    /// Only so many likeliest tokens.
+    pub top_k: Option<usize>,
+    /// Only the likeliest tokens that together have this probability.
+    pub top_p: Option<f32>,
+    /// The most tokens of a response.
+    pub max_tokens: usize,
+    /// The most tokens of a row.
+    pub max_context: usize,
+    /// The most steps of an episode.
+    pub max_steps: usize,
+    /// Threads that sample.
+    pub threads: usize,
+}
+
+/// What becomes of episodes whose environment breaks.
+#[derive(Clone, Copy, Debug)]
+pub struct Failures {
+    /// Played again or left out.
+    pub on_failure: OnFailure,
+    /// The share of episodes that may fail.
+    pub max_share: f64,
+    /// How long a step may take.
+    pub timeout: Duration,
+}
+
+/// What was played.
+#[derive(Debug, Default)]
+pub struct Played {
+    /// The episodes, in the order of the plays.
+    pub episodes: Vec<Trajectory>,
+    /// Tokens that were sampled, failed attempts included.
+    pub sampled_tokens: usize,
+    /// Responses that the limit of tokens cut.
+    pub cut_responses: usize,
+    /// Attempts that failed.
+    pub failed_attempts: usize,
+}
+
+/// Plays episodes.
+pub struct Collector {
+    make: Make,
+    threads: usize,
+    pool: Option<Pool>,
+    failures: Failures,
+    iteration: u64,
+}
+
+impl Collector {
+    /// A collector whose environments step in so many threads.
+    pub fn new(make: Make, threads: usize, failures: Failures) -> Self {
+        Self { make, threads, pool: None, failures, iteration: 0 }
+    }
+
+    /// The iteration that episodes are said to be of.
+    pub fn set_iteration(&mut self, iteration: u64) {
+        self.iteration = iteration;
+    }
+
+    /// Plays all episodes at once. `noise` is the stream of this round; a trajectory's tokens depend on it, on its
+    /// group, its number in the group, its attempt, its step and the position, and on nothing else.
+    pub fn play(
+        &mut self,
+        sampler: &Sampler,
+        tokenizer: &Tokenizer,
+        prompter: &Prompter,
+        plays: &[Play],
+        sampling: Sampling,
+        noise: Stream,
+    ) -> Result<Played, CollectError> {
+        let mut played = Played::default();
+        let mut episodes: Vec<Option<Trajectory>> = vec![None; plays.len()];
+        let mut pending: Vec<usize> = (0..plays.len()).collect();
+        let mut message = String::new();
+        for attempt in 0..=REPLAYS {
+            let round: Vec<Play> = pending.iter().map(|index| plays[*index]).collect();
+            let live = self.round(sampler, tokenizer, prompter, &round, sampling, noise, attempt, &mut played)?;
+            let mut failed = Vec::new();
+            for (index, episode) in pending.into_iter().zip(live) {
+                if let Some(why) = &episode.failure {
+                    message.clone_from(why);
+                    failed.push(index);
+                }
+                episodes[index] = Some(episode.finish(self.iteration, prompter));
+            }
+            played.failed_attempts += failed.len();
+            pending = failed;
+            if pending.is_empty() || self.failures.on_failure == OnFailure::LeaveOut {
+                break;
+            }
+        }
+        played.episodes = episodes.into_iter().flatten().collect();
+        let failed = pending.len();
+        if failed as f64 > self.failures.max_share * plays.len() as f64 {
+            return Err(CollectError::TooManyFailed {
+                failed,
+                played: plays.len(),
+                share: self.failures.max_share,
+                message,
+            });
+        }
+        Ok(played)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one round of `play`, with what it was given")]
+    fn round(
+        &mut self,
+        sampler: &Sampler,
+        tokenizer: &Tokenizer,
+        prompter: &Prompter,
+        plays: &[Play],
+        sampling: Sampling,
+        noise: Stream,
+        attempt: u64,
+        played: &mut Played,
+    ) -> Result<Vec<Live>, CollectError> {
+        let timeout = Some(self.failures.timeout);
+        let pool = self.pool(plays.len())?;
+        let resets = pool.reset_all(plays.iter().enumerate().map(|(i, play)| (i, play.seed)).collect(), timeout);
+        let mut live: Vec<Live> = plays
+            .iter()
+            .zip(resets)
+            .map(|(play, reset)| Live::new(*play, reset.map_err(|failure| failure.message), noise, attempt))
+            .collect();
+        for step in 0..sampling.max_steps as u64 {
+            let mut asked: Vec<usize> = Vec::new();
+            for (index, episode) in live.iter_mut().enumerate().filter(|(_, episode)| episode.playing()) {
+                if episode.ask(tokenizer, prompter, sampling)? {
+                    asked.push(index);
+                }
+            }
+            if asked.is_empty() {
+                break;
+            }
+            let prompts: Vec<&[u32]> = asked.iter().map(|index| live[*index].prompt.as_slice()).collect();
+            let streams: Vec<Stream> = asked.iter().map(|index| live[*index].noise.with(step)).collect();
+            let limits: Vec<usize> = prompts
+                .iter()
+                .map(|prompt| sampling.max_tokens.min(sampling.max_context - prompt.len()))
+                .collect();
+            let answers = sampler.generate(&Generation {
+                prompts: &prompts,
+                noise: &streams,
+                max_new_tokens: &limits,
+                stop: tokenizer.stop(),
+                temperature: sampling.temperature,
+                top_k: sampling.top_k,
+                top_p: sampling.top_p,
+                threads: sampling.threads,
+                cancelled: None,
+            })?;
+            let mut requests = Vec::with_capacity(asked.len());
+            for (index, answer) in asked.iter().zip(answers) {
+                played.sampled_tokens += answer.tokens.len();
+                played.cut_responses += usize::from(answer.stop == StopReason::Length);
+                requests.push(live[*index].answer(*index, tokenizer, prompter, answer));
+            }
+            let pool = self.pool(plays.len())?;
+            for (index, outcome) in asked.into_iter().zip(pool.step_all(requests, timeout)) {
+                live[index].step(outcome.map_err(|failure| failure.message));
+            }
+        }
+        let lost = self.pool(plays.len())?.lost();
+        for index in lost {
+            let environment = (self.make)()?;
+            if let Some(pool) = &mut self.pool {
+                pool.replace(index, environment);
+            }
+        }
+        Ok(live)
+    }
+
+    /// A pool of at least so many environments.
+    fn pool(&mut self, size: usize) -> Result<&mut Pool, CollectError> {
+        let enough = self.pool.as_ref().is_some_and(|pool| pool.len() >= size);
+        if !enough {
+            self.pool = None;
+        }
+        if let Some(pool) = &mut self.pool {
+            return Ok(pool);
+        }
+        let environments = (0..size).map(|_| (self.make)()).collect::<Result<Vec<_>, _>>()?;
+        Ok(self.pool.insert(Pool::new(environments, self.threads)?))
+    }
+}
+
+/// An episode while it is played.
+struct Live {
+    play: Play,
+    noise: Stream,
+    turn: Option<Turn>,
+    past: Vec<Past>,
+    steps: Vec<Step>,
+    /// All ids of the row so far.
+    row: Vec<u32>,
+    /// What the policy reads for the next response.
+    prompt: Vec<u32>,
+    /// The stop token of the last response; none if the limit cut it.
+    ended: Option<u32>,
+    terminal: bool,
+    success: bool,
+    out_of_room: bool,
+    failure: Option<String>,
+}
+
+impl Live {
+    fn new(play: Play, reset: Result<Turn, String>, noise: Stream, attempt: u64) -> Self {
+        let (turn, failure) = match reset {
+            Ok(turn) => (Some(turn), None),
+            Err(message) => (None, Some(message)),
+        };
+        Self {
+            play,
+            noise: noise.with(play.group).with(play.member).with(attempt),
+            turn,
+            past: Vec::new(),
+            steps: Vec::new(),
+            row: Vec::new(),
+            prompt: Vec::new(),
+            ended: None,
+            terminal: false,
+            success: false,
+            out_of_room: false,
+            failure,
+        }
+    }
+
+    fn playing(&self) -> bool {
+        self.failure.is_none() && !self.terminal && !self.out_of_room
+    }
+
+    /// Prepares the next prompt; false if no room is left for a response.
+    fn ask(&mut self, tokenizer: &Tokenizer, prompter: &Prompter, sampling: Sampling) -> Result<bool, CollectError> {
+        let Some(turn) = &self.turn else { return Ok(false) };
+        let user = prompter.user_turn(&self.past, &turn.observation);
+        let context = prompter.context(tokenizer, &user, (!self.steps.is_empty()).then_some(self.ended))?;
+        if prompter.step_rows() {
+            self.row.clear();
+        }
+        self.row.extend(&context);
+        if self.row.len() >= sampling.max_context {
+            self.out_of_room = true;
+            return Ok(false);
+        }
+        self.prompt.clone_from(&self.row);
+        self.steps.push(Step {
+            state: turn.state.clone(),
+            observation: turn.observation.clone(),
+            prompt: if prompter.step_rows() { user } else { String::new() },
+            context,
+            ..Step::default()
+        });
+        Ok(true)
+    }
+
+    /// Takes a response, and gives what the environment is to play.
+    fn answer(
+        &mut self,
+        index: usize,
+        tokenizer: &Tokenizer,
+        prompter: &Prompter,
+        answer: accredit_torch::Generated,
+    ) -> Request {
+        let parsed = prompter.tags.parse(tokenizer, &answer.tokens);
+        self.ended = match answer.stop {
+            StopReason::Stop => answer.tokens.last().copied(),
+            StopReason::Length => None,
+        };
+        self.row.extend(&answer.tokens);
+        let request = Request { index, action: parsed.action.clone(), response: parsed.text.clone() };
+        if let Some(step) = self.steps.last_mut() {
+            step.action = parsed.action;
+            step.response = parsed.text;
+            let mut tokens =
+                Tokens { token_id: answer.tokens, kind: parsed.kinds, text: parsed.pieces, ..Tokens::default() };
+            tokens.columns.insert("sampler_logprob".to_owned(), answer.logprobs);
+            step.tokens = tokens;
+        }
+        request
+    }
+
+    /// Takes what the environment answered.
+    fn step(&mut self, outcome: Result<Outcome, String>) {
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(message) => {
+                self.failure = Some(message);
+                return;
+            }
+        };
+        if let (Some(step), Some(turn)) = (self.steps.last_mut(), self.turn.take()) {
+            step.reward = Some(outcome.reward);
+            step.terminal = outcome.terminal;
+            step.valid_action = outcome.valid_action;
+            step.feedback = outcome.feedback;
+            step.next_state = if outcome.terminal { None } else { outcome.turn.state.clone() };
+            self.past.push(Past {
+                observation: turn.observation,
+                action: step.action.clone(),
+                reward: outcome.reward,
+            });
+        }
+        self.terminal = outcome.terminal;
+        self.success = outcome.success;
+        self.turn = Some(outcome.turn);
+    }
+
+    fn finish(self, iteration: u64, prompter: &Prompter) -> Trajectory {
+        let status = if self.failure.is_some() {
+            Status::Failed
+        } else if self.terminal {
+            Status::Completed
+        } else if self.out_of_room || self.ended.is_none() {
+            Status::TruncatedLength
+        } else {
+            Status::TruncatedSteps
+        };
+        Trajectory {
+            layout: if prompter.step_rows() { Layout::Step } else { Layout::Trajectory },
+            iteration,
+            group: format!("g{}", self.play.group),
+            trajectory: format!("g{}t{}", self.play.group, self.play.member),
+            status,
+            success: Some(self.success),
+            seed: Some(self.play.seed),
+            steps: self.steps,
+            ..Trajectory::default()
+        }
+    }
+}

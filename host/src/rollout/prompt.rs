@@ -1,0 +1,180 @@
+//! What the policy reads: observations as user turns, and the tokens that stand before each response.
+
+use crate::config::{Context, Prompt, Rollout};
+
+use super::{
+    chat::{ChatError, ChatTemplate, Frames},
+    kinds::Tags,
+    tokenizer::{Tokenizer, TokenizerError},
+};
+
+/// Makes prompts, by the configuration's rules.
+#[derive(Debug)]
+pub struct Prompter {
+    frames: Frames,
+    /// The tags of a response.
+    pub tags: Tags,
+    system: Option<String>,
+    preset: Prompt,
+    context: Context,
+    window: usize,
+    max_steps: usize,
+    max_tokens: usize,
+}
+
+/// An earlier turn, as a window shows it.
+#[derive(Clone, Debug)]
+pub struct Past {
+    /// What was observed.
+    pub observation: String,
+    /// What was done; none where the response held no action.
+    pub action: Option<String>,
+    /// The reward of it.
+    pub reward: f32,
+}
+
+impl Prompter {
+    /// A prompter for a chat template and an environment with these instructions.
+    pub fn new(config: &Rollout, chat: &ChatTemplate, instructions: &str) -> Result<Self, ChatError> {
+        let tags = Tags::new(&config.think_tag, &config.action_tag);
+        let system = config.system.clone().or_else(|| match config.prompt {
+            Prompt::Bare => None,
+            Prompt::Ragen => Some(format!(
+                "You solve a task step by step.\n{instructions}\nAnswer every turn in this form and with nothing else: {}",
+                tags.response("your reasoning", "your action")
+            )),
+        });
+        Ok(Self {
+            frames: chat.frames()?,
+            tags,
+            system,
+            preset: config.prompt,
+            context: config.context,
+            window: config.window,
+            max_steps: config.max_steps,
+            max_tokens: config.max_tokens,
+        })
+    }
+
+    /// The user turn of a step, as text. `past` holds the episode so far.
+    pub fn user_turn(&self, past: &[Past], observation: &str) -> String {
+        let step = past.len();
+        match (self.preset, self.context) {
+            (Prompt::Bare, Context::Concat) => observation.to_owned(),
+            (Prompt::Bare, Context::Window) => {
+                let mut text = self.history(past);
+                text.push_str(observation);
+                text
+            }
+            (Prompt::Ragen, context) => {
+                let mut text = String::new();
+                match (context, past.last()) {
+                    (Context::Concat, Some(last)) => text.push_str(&format!("Reward:\n{}\n\n", last.reward)),
+                    (Context::Window, _) => text.push_str(&self.history(past)),
+                    (Context::Concat, None) => {}
+                }
+                text.push_str(&format!(
+                    "Turn {}:\nState:\n{observation}\nActions left: {}. Form: {}. At most {} tokens.",
+                    step + 1,
+                    self.max_steps.saturating_sub(step),
+                    self.tags.response("...", "..."),
+                    self.max_tokens
+                ));
+                text
+            }
+        }
+    }
+
+    fn history(&self, past: &[Past]) -> String {
+        let shown = &past[past.len().saturating_sub(self.window)..];
+        let first = past.len() - shown.len();
+        let lines = shown.iter().enumerate().map(|(i, turn)| {
+            let action = turn.action.as_deref().unwrap_or("(none)");
+            format!("Observation {n}:\n{}\nAction {n}: {action}\n", turn.observation, n = first + i + 1)
+        });
+        lines.collect()
+    }
+
+    /// Ids that stand before a response: the whole prompt at the first step and in a window; else what comes after the
+    /// last response, which `ended` says the stop token of, if it had one.
+    pub fn context(
+        &self,
+        tokenizer: &Tokenizer,
+        user: &str,
+        after: Option<Option<u32>>,
+    ) -> Result<Vec<u32>, TokenizerError> {
+        match after {
+            Some(ended) if self.context == Context::Concat => {
+                let ended = ended.map(|id| String::from_utf8_lossy(tokenizer.bytes(id)).into_owned());
+                tokenizer.encode_pieces(&self.frames.next(ended.as_deref(), user))
+            }
+            _ => tokenizer.encode_pieces(&self.frames.prompt(self.system.as_deref(), user)?),
+        }
+    }
+
+    /// Whether each step is a row of its own.
+    pub fn step_rows(&self) -> bool {
+        self.context == Context::Window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompter(config: &Rollout) -> (tempfile::TempDir, Tokenizer, Prompter) {
+        let folder = tempfile::tempdir().unwrap();
+        let tags = Tags::new("think", "answer").all();
+        let tokenizer = Tokenizer::create(folder.path(), &["go Down".to_owned()], &tags, 300).unwrap();
+        let prompter = Prompter::new(config, &tokenizer.chat, "Reach G.").unwrap();
+        (folder, tokenizer, prompter)
+    }
+
+    fn text(tokenizer: &Tokenizer, ids: &[u32]) -> String {
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| tokenizer.bytes(*id)).copied().collect();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn past() -> Vec<Past> {
+        let turn = |observation: &str, action: Option<&str>| Past {
+            observation: observation.to_owned(),
+            action: action.map(str::to_owned),
+            reward: -0.5,
+        };
+        vec![turn("P_G", Some("Right")), turn("_PG", None)]
+    }
+
+    #[test]
+    fn a_conversation_grows_by_the_environment_s_turns_alone() {
+        let config = Rollout { prompt: Prompt::Bare, ..Rollout::default() };
+        let (_folder, tokenizer, prompter) = prompter(&config);
+        let first = prompter.context(&tokenizer, &prompter.user_turn(&[], "P_G"), None).unwrap();
+        assert_eq!(text(&tokenizer, &first), "<|im_start|>user\nP_G<|im_end|>\n<|im_start|>assistant\n");
+        let end = tokenizer.stop()[0];
+        let next = prompter.context(&tokenizer, "_PG", Some(Some(end))).unwrap();
+        assert_eq!(text(&tokenizer, &next), "\n<|im_start|>user\n_PG<|im_end|>\n<|im_start|>assistant\n");
+        // A response that was cut has no end of turn; the host adds one, as a token of the environment.
+        let after_cut = prompter.context(&tokenizer, "_PG", Some(None)).unwrap();
+        assert_eq!(after_cut[0], end);
+    }
+
+    #[test]
+    fn a_window_shows_the_last_turns() {
+        let config = Rollout { prompt: Prompt::Bare, context: Context::Window, window: 1, ..Rollout::default() };
+        let (_folder, tokenizer, prompter) = prompter(&config);
+        let user = prompter.user_turn(&past(), "__P");
+        assert_eq!(user, "Observation 2:\n_PG\nAction 2: (none)\n__P");
+        let ids = prompter.context(&tokenizer, &user, Some(Some(tokenizer.stop()[0]))).unwrap();
+        assert!(text(&tokenizer, &ids).starts_with("<|im_start|>user\nObservation 2"));
+    }
+
+    #[test]
+    fn the_full_prompt_says_the_rules_the_turn_and_the_last_reward() {
+        let (_folder, tokenizer, prompter) = prompter(&Rollout::default());
+        let first = prompter.context(&tokenizer, &prompter.user_turn(&[], "P_G"), None).unwrap();
+        let first = text(&tokenizer, &first);
+        assert!(first.contains("<|im_start|>system\n") && first.contains("Reach G."), "{first}");
+        let user = prompter.user_turn(&past(), "__P");
+        assert!(user.starts_with("Reward:\n-0.5\n\nTurn 3:\nState:\n__P\nActions left: 8."), "{user}");
+    }
+}

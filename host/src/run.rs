@@ -1,0 +1,305 @@
+//! A run. THE loop is [`Run::train`]: collect, score, credit, update, evaluate, report, save. Start reading there.
+
+mod start;
+mod stop;
+mod summary;
+mod warm_start;
+
+pub use start::{Options, evaluate_model, plan_text};
+pub use stop::watch_for_stop;
+
+use std::time::Instant;
+
+use accredit_core::{
+    batch::Batch,
+    episode::Trajectory,
+    rng::{Purpose, Stream},
+};
+use accredit_plugin_api::Hook;
+use accredit_torch::{Model, Optimizer};
+use anyhow::{Context, Result};
+
+use crate::{
+    checkpoint,
+    config::{Config, KeepRollouts},
+    credit::{Counters, Credit, Pipeline, offline::wanted_texts, plan::Signals},
+    rollout::{
+        collect::{Collector, Play, Played, Sampling},
+        file,
+        prompt::Prompter,
+        tasks::Tasks,
+        tokenizer::Tokenizer,
+    },
+    scoring::{self, Rows},
+    telemetry::{Metrics, MetricsFile, Progress, RunFolder, names},
+    update::{self, Pace, Updated},
+};
+
+/// A run that is set up: everything that the loop works with.
+pub struct Run {
+    config: Config,
+    folder: RunFolder,
+    tokenizer: Tokenizer,
+    prompter: Prompter,
+    collector: Collector,
+    tasks: Tasks,
+    policy: Model,
+    reference: Option<Model>,
+    optimizer: Optimizer,
+    pipeline: Pipeline,
+    signals: Signals,
+    metrics: MetricsFile,
+    iteration: u64,
+    update: u64,
+    updates: u64,
+}
+
+impl Run {
+    /// Plays, credits and updates until the planned iterations are done, or until the user asks to stop.
+    pub fn train(&mut self) -> Result<()> {
+        let mut progress = Progress::new("train", self.iteration, self.config.iterations);
+        if self.iteration == 0 {
+            let metrics = self.evaluate()?;
+            progress.say(&summary::evaluation(None, &metrics));
+        }
+        while self.iteration < self.config.iterations && !stop::asked() {
+            let mut metrics = Metrics::default();
+            let mut clock = Clock::new();
+
+            let rollout = self.collect()?;
+            clock.lap(&mut metrics, "gen");
+            let (mut batch, rows) = self.score(&rollout.played.episodes, &rollout.roles)?;
+            clock.lap(&mut metrics, "score");
+            let credit = self.credit(&mut batch)?;
+            clock.lap(&mut metrics, "adv");
+            let updated = self.update(&mut batch, &rows, &credit)?;
+            clock.lap(&mut metrics, "update_actor");
+
+            summary::rollout(&mut metrics, &rollout.played);
+            summary::credit(&mut metrics, &batch, &credit);
+            summary::schemes(&mut metrics, &mut self.pipeline);
+            summary::update(&mut metrics, &updated, self.update);
+            self.iteration += 1;
+            let evaluated = self.evaluate_if_due(&mut metrics)?;
+            clock.lap(&mut metrics, "eval");
+            self.report(&rollout.played, &mut metrics, &mut clock)?;
+            progress.step(&summary::line(&metrics));
+            if evaluated {
+                progress.say(&summary::evaluation(Some(self.iteration), &metrics));
+            }
+            self.save_if_due()?;
+        }
+        progress.finish();
+        if stop::asked() && self.iteration < self.config.iterations {
+            self.save()?;
+            progress.say(&format!(
+                "stopped after iteration {}; go on with `accredit resume {}`",
+                self.iteration,
+                self.folder.path().display()
+            ));
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Counters {
+        Counters {
+            iteration: self.iteration,
+            iterations: self.config.iterations,
+            update: self.update,
+            updates: self.updates,
+        }
+    }
+
+    fn sampling(&self) -> Sampling {
+        start::sampling(&self.config, &self.policy)
+    }
+
+    /// Plays the iteration's groups, and more where a scheme asks for them.
+    fn collect(&mut self) -> Result<Rollout> {
+        let mut rollout = Rollout::default();
+        let texts = wanted_texts(&self.pipeline);
+        for round in 0..=self.config.rollout.refill_rounds as u64 {
+            let plays = self.draw(round)?;
+            let noise = Stream::new(self.config.seed, Purpose::Sampling).with(self.iteration).with(round);
+            self.collector.set_iteration(self.iteration);
+            let sampler = self.policy.sampler()?;
+            let sampling = self.sampling();
+            let played =
+                self.collector.play(&sampler, &self.tokenizer, &self.prompter, &plays, sampling, noise)?;
+            rollout.add(played);
+            if !self.pipeline.has(Hook::Select, self.iteration) {
+                break;
+            }
+            let mut batch = Batch::build(&rollout.played.episodes, &[], &texts)?;
+            self.counters().put_into(&mut batch);
+            let selected = self.pipeline.select(&batch, rollout.played.episodes.len(), self.iteration)?;
+            rollout.roles = selected.roles;
+            if !selected.sample_more {
+                break;
+            }
+        }
+        Ok(rollout)
+    }
+
+    /// The tasks of one round of an iteration.
+    fn draw(&mut self, round: u64) -> Result<Vec<Play>> {
+        let stream = Stream::new(self.config.seed, Purpose::Task).with(self.iteration).with(round);
+        let groups = self.config.rollout.groups as u64;
+        let mut plays = Vec::with_capacity(self.config.rollout.groups * self.config.rollout.group_size);
+        for group in 0..groups {
+            let seed = self.tasks.draw(stream.with(group))?;
+            let members = 0..self.config.rollout.group_size as u64;
+            plays.extend(members.map(|member| Play { group: round * groups + group, member, seed }));
+        }
+        Ok(plays)
+    }
+
+    /// Builds the batch and computes the signals that the schemes read.
+    fn score(&self, episodes: &[Trajectory], roles: &[accredit_core::batch::Role]) -> Result<(Batch, Rows)> {
+        let mut batch = Batch::build(episodes, roles, &wanted_texts(&self.pipeline))?;
+        self.counters().put_into(&mut batch);
+        let rows = Rows::of(&batch, episodes);
+        scoring::signals(
+            &mut batch,
+            &rows,
+            &self.policy,
+            self.reference.as_ref(),
+            self.signals,
+            self.temperature(),
+            self.config.update.micro_batch_tokens,
+        )?;
+        Ok((batch, rows))
+    }
+
+    /// Asks the schemes for the credit of every token.
+    fn credit(&mut self, batch: &mut Batch) -> Result<Credit> {
+        Ok(self.pipeline.credit(batch, self.iteration)?)
+    }
+
+    /// Makes the iteration's optimiser steps.
+    fn update(&mut self, batch: &mut Batch, rows: &Rows, credit: &Credit) -> Result<Updated> {
+        let pace = Pace {
+            update: &self.config.update,
+            optimizer: &self.config.optimizer,
+            temperature: self.temperature(),
+        };
+        let order = Stream::new(self.config.seed, Purpose::Minibatch).with(self.iteration);
+        let counters = self.counters();
+        let updated = update::update(
+            &self.policy,
+            &mut self.optimizer,
+            &mut self.pipeline,
+            batch,
+            rows,
+            credit,
+            pace,
+            counters,
+            order,
+        )?;
+        self.update += updated.steps;
+        Ok(updated)
+    }
+
+    /// The temperature of training: that of sampling, or 1 where sampling is greedy.
+    fn temperature(&self) -> f32 {
+        let temperature = self.config.rollout.temperature as f32;
+        if temperature > 0.0 { temperature } else { 1.0 }
+    }
+
+    fn evaluate_if_due(&mut self, metrics: &mut Metrics) -> Result<bool> {
+        let every = self.config.evaluation.every;
+        let last = self.iteration == self.config.iterations;
+        let due = every > 0 && (self.iteration.is_multiple_of(every) || last);
+        if due {
+            for (name, value) in self.evaluate()?.iter() {
+                metrics.put(name, value);
+            }
+        }
+        Ok(due)
+    }
+
+    /// Plays the held-out tasks once each.
+    fn evaluate(&mut self) -> Result<Metrics> {
+        start::evaluate(
+            &self.config,
+            &self.policy,
+            &self.tokenizer,
+            &self.prompter,
+            &mut self.collector,
+            self.tasks.held_out(),
+        )
+    }
+
+    fn report(&mut self, played: &Played, metrics: &mut Metrics, clock: &mut Clock) -> Result<()> {
+        let iteration = self.iteration - 1;
+        let path = self.folder.rollouts_of(iteration);
+        match self.config.run.rollouts {
+            KeepRollouts::All => file::write(&path, &played.episodes)?,
+            KeepRollouts::Sample => file::write(&path, &summary::best_and_worst(&played.episodes))?,
+            KeepRollouts::None => {}
+        }
+        clock.total(metrics);
+        summary::rates(metrics, played);
+        self.metrics.write(iteration, metrics)
+    }
+
+    fn save_if_due(&mut self) -> Result<()> {
+        let last = self.iteration == self.config.iterations;
+        if last || self.iteration.is_multiple_of(self.config.checkpoint.every) {
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Writes a checkpoint.
+    fn save(&mut self) -> Result<()> {
+        checkpoint::save(
+            &self.folder.checkpoints(),
+            self.config.checkpoint.keep,
+            &self.policy,
+            &self.folder.tokenizer(),
+            &self.optimizer,
+            &mut self.pipeline,
+            self.iteration,
+            self.update,
+        )
+        .context("the checkpoint could not be written")
+    }
+}
+
+/// What an iteration played.
+#[derive(Default)]
+struct Rollout {
+    played: Played,
+    roles: Vec<accredit_core::batch::Role>,
+}
+
+impl Rollout {
+    fn add(&mut self, more: Played) {
+        self.played.episodes.extend(more.episodes);
+        self.played.sampled_tokens += more.sampled_tokens;
+        self.played.cut_responses += more.cut_responses;
+        self.played.failed_attempts += more.failed_attempts;
+    }
+}
+
+/// Measures the parts of an iteration.
+struct Clock {
+    started: Instant,
+    lap: Instant,
+}
+
+impl Clock {
+    fn new() -> Self {
+        Self { started: Instant::now(), lap: Instant::now() }
+    }
+
+    fn lap(&mut self, metrics: &mut Metrics, part: &str) {
+        metrics.put(format!("{}{part}", names::TIMING), self.lap.elapsed().as_secs_f64());
+        self.lap = Instant::now();
+    }
+
+    fn total(&self, metrics: &mut Metrics) {
+        metrics.put(format!("{}step", names::TIMING), self.started.elapsed().as_secs_f64());
+    }
+}

@@ -1,0 +1,400 @@
+//! How a run begins: from a configuration, or from a checkpoint. And what runs without training: an evaluation, a plan.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use accredit_core::rng::{Purpose, Stream};
+use accredit_environments::{Environment, EnvironmentError, Traits};
+use accredit_torch::{AdamW, Device, Model, Optimizer};
+use anyhow::{Context, Result};
+
+use super::{Run, summary, warm_start};
+use crate::{
+    checkpoint::{self, Checkpoint},
+    config::{Config, ConfigError, Loaded, Parameters},
+    credit::{
+        Pipeline, Supply,
+        plan::{self, Signals},
+    },
+    plugin::{SearchPath, Services},
+    rollout::{
+        chat::ChatTemplate,
+        collect::{Collector, Failures, Play, Sampling},
+        prompt::Prompter,
+        tasks::Tasks,
+        tokenizer::Tokenizer,
+    },
+    telemetry::{Metrics, MetricsFile, RunFolder, environment},
+    update::planned_updates,
+};
+
+/// What the command line adds to a configuration.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// More folders that are searched for plugins.
+    pub plugin_path: Vec<PathBuf>,
+    /// The name of the run, in place of the configuration's.
+    pub name: Option<String>,
+}
+
+/// The environment of a configuration.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    name: String,
+    parameters: Parameters,
+    /// What it supplies.
+    pub traits: Traits,
+}
+
+impl Setting {
+    /// Checks the environment's own keys.
+    fn of(loaded: &Loaded) -> Result<Self, ConfigError> {
+        let environment = loaded.for_training()?;
+        let parameters = environment.parameters.clone();
+        let value = serde_json::Value::Object(parameters.clone());
+        let traits = accredit_environments::traits(&environment.name, &value)
+            .and_then(|traits| accredit_environments::make(&environment.name, &parameters).map(|_| traits))
+            .map_err(|error| {
+                let path = error.key().map_or_else(|| "environment".to_owned(), |key| format!("environment.{key}"));
+                loaded.error_at(&path, error.to_string(), None)
+            })?;
+        Ok(Self { name: environment.name.clone(), parameters, traits })
+    }
+
+    /// Makes an environment.
+    pub fn make(&self) -> Result<Box<dyn Environment>, EnvironmentError> {
+        accredit_environments::make(&self.name, &self.parameters)
+    }
+}
+
+/// The schemes of a configuration, held against what a run can give.
+fn load_pipeline(loaded: &Loaded, setting: &Setting, options: &Options) -> Result<Pipeline> {
+    let config = &loaded.config;
+    let search = SearchPath::new(options.plugin_path.iter().chain(&config.plugins.path).cloned());
+    let supply = Supply::playing(setting.traits.states, config.rollout.group_size);
+    let services = Services { threads: config.run.threads as u32 };
+    Ok(plan::load(loaded, &search, &supply, services)?)
+}
+
+fn device_of(loaded: &Loaded) -> Result<Device> {
+    let selection = accredit_torch::select(&loaded.config.model.device)
+        .map_err(|error| loaded.error_at("model.device", error.to_string(), None))?;
+    if let Some(notice) = selection.notice {
+        tracing::warn!("{notice}");
+    }
+    accredit_torch::set_threads(loaded.config.run.threads);
+    Ok(selection.device)
+}
+
+fn collector(config: &Config, setting: &Setting) -> Result<Collector> {
+    let environment = config.environment.as_ref().context("there is no environment")?;
+    let setting = setting.clone();
+    let threads = if environment.threads == 0 { config.run.threads } else { environment.threads };
+    let failures = Failures {
+        on_failure: environment.on_failure,
+        max_share: environment.max_failed_share,
+        timeout: Duration::from_secs_f64(environment.timeout_seconds),
+    };
+    Ok(Collector::new(Box::new(move || setting.make()), threads, failures))
+}
+
+/// How the policy of a configuration is sampled.
+pub fn sampling(config: &Config, policy: &Model) -> Sampling {
+    let rollout = &config.rollout;
+    let limit = policy.config().shape().max_positions;
+    Sampling {
+        temperature: rollout.temperature as f32,
+        top_k: rollout.top_k,
+        top_p: rollout.top_p.map(|p| p as f32),
+        max_tokens: rollout.max_tokens,
+        max_context: rollout.max_context.unwrap_or(limit).min(limit),
+        max_steps: rollout.max_steps,
+        threads: config.run.threads,
+    }
+}
+
+/// Plays held-out tasks once each, with the same noise every time.
+pub fn evaluate(
+    config: &Config,
+    policy: &Model,
+    tokenizer: &Tokenizer,
+    prompter: &Prompter,
+    collector: &mut Collector,
+    seeds: &[u64],
+) -> Result<Metrics> {
+    let sampler = policy.sampler()?;
+    let noise = Stream::new(config.evaluation.seed, Purpose::Evaluation).with(1);
+    let sampling = Sampling { temperature: config.evaluation.temperature as f32, ..sampling(config, policy) };
+    let plays: Vec<Play> =
+        seeds.iter().enumerate().map(|(i, seed)| Play { group: i as u64, member: 0, seed: *seed }).collect();
+    // As many at once as in training, so that no more environments are needed than for that.
+    let at_once = config.rollout.groups * config.rollout.group_size;
+    let mut episodes = Vec::with_capacity(plays.len());
+    for part in plays.chunks(at_once) {
+        episodes.extend(collector.play(&sampler, tokenizer, prompter, part, sampling, noise)?.episodes);
+    }
+    let mut metrics = Metrics::default();
+    summary::held_out(&mut metrics, &episodes);
+    Ok(metrics)
+}
+
+impl Run {
+    /// Sets a new run up: everything is checked before anything is written.
+    pub fn start(loaded: &Loaded, options: &Options) -> Result<Self> {
+        let config = loaded.config.clone();
+        let setting = Setting::of(loaded)?;
+        let pipeline = load_pipeline(loaded, &setting, options)?;
+        let signals = Signals::of(&pipeline);
+        let device = device_of(loaded)?;
+        let tasks = Tasks::new(setting.make()?, config.evaluation.seed, held_out_count(&config))?;
+        let name = options.name.clone().or_else(|| config.run.name.clone());
+        let name = name.unwrap_or_else(|| jiff::Zoned::now().strftime("%Y-%m-%d_%H-%M-%S").to_string());
+        let existing = match &config.model.path {
+            Some(path) => Some((Tokenizer::load(path)?, Model::load(path, device)?.with_gradients()?)),
+            None => None,
+        };
+
+        let folder = RunFolder::create(config.run.folder.join(&name))?;
+        std::fs::write(folder.config(), loaded.to_toml())
+            .with_context(|| format!("cannot write {}", folder.config().display()))?;
+        let description = environment::describe(&pipeline, config.run.threads, &device.to_string())?;
+        std::fs::write(folder.environment(), format!("{description:#}\n"))
+            .with_context(|| format!("cannot write {}", folder.environment().display()))?;
+        tracing::info!("run folder {}", folder.path().display());
+
+        let (tokenizer, prompter, policy, mut tasks) = match existing {
+            Some((tokenizer, policy)) => {
+                let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
+                std::fs::create_dir_all(folder.tokenizer())?;
+                if let Some(path) = &config.model.path {
+                    checkpoint::copy_tokenizer(path, &folder.tokenizer())?;
+                }
+                (tokenizer, prompter, policy, tasks)
+            }
+            None => {
+                let (tokenizer, prompter, policy, tasks) = create(&config, &setting, &folder, tasks, device)?;
+                (tokenizer, prompter, policy, tasks)
+            }
+        };
+        if config.model.path.is_some() && config.warm_start.is_some() {
+            warm(&config, &setting, &policy, &tokenizer, &prompter, &mut tasks)?;
+        }
+        let reference = if signals.reference() {
+            policy.save(&folder.reference())?;
+            Some(policy.frozen_copy()?)
+        } else {
+            None
+        };
+        let optimizer = Optimizer::new(&policy, adamw(&config))?;
+        let metrics = MetricsFile::open(&folder.metrics(), 0)?;
+        let mut run = Self {
+            collector: collector(&config, &setting)?,
+            updates: planned_updates(config.iterations, &config.update),
+            config,
+            folder,
+            tokenizer,
+            prompter,
+            tasks,
+            policy,
+            reference,
+            optimizer,
+            pipeline,
+            signals,
+            metrics,
+            iteration: 0,
+            update: 0,
+        };
+        run.save()?;
+        Ok(run)
+    }
+
+    /// Goes on from the newest checkpoint of a run. `sets` change the configuration, such as `iterations=400`.
+    pub fn resume(path: &Path, sets: &[String], options: &Options) -> Result<Self> {
+        let folder = RunFolder::open(path)?;
+        let loaded = Loaded::read(&[folder.config()], sets)?;
+        let config = loaded.config.clone();
+        let setting = Setting::of(&loaded)?;
+        let mut pipeline = load_pipeline(&loaded, &setting, options)?;
+        let signals = Signals::of(&pipeline);
+        let device = device_of(&loaded)?;
+        let checkpoint = Checkpoint::latest(&folder.checkpoints())?;
+        let tokenizer = Tokenizer::load(&checkpoint.model())?;
+        let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
+        let policy = Model::load(&checkpoint.model(), device)?.with_gradients()?;
+        let reference = match signals.reference() {
+            true => Some(
+                Model::load(&folder.reference(), device)
+                    .context("the run has no reference model: it was started without a scheme that needs one")?,
+            ),
+            false => None,
+        };
+        let mut optimizer = Optimizer::new(&policy, adamw(&config))?;
+        checkpoint.restore(&mut optimizer, &mut pipeline)?;
+        let tasks = Tasks::new(setting.make()?, config.evaluation.seed, held_out_count(&config))?;
+        let iteration = checkpoint.progress.iteration;
+        if !sets.is_empty() {
+            std::fs::write(folder.config(), loaded.to_toml())
+                .with_context(|| format!("cannot write {}", folder.config().display()))?;
+        }
+        tracing::info!("going on at iteration {iteration} of {}", config.iterations);
+        Ok(Self {
+            collector: collector(&config, &setting)?,
+            updates: planned_updates(config.iterations, &config.update),
+            metrics: MetricsFile::open(&folder.metrics(), iteration)?,
+            config,
+            folder,
+            tokenizer,
+            prompter,
+            tasks,
+            policy,
+            reference,
+            optimizer,
+            pipeline,
+            signals,
+            iteration,
+            update: checkpoint.progress.update,
+        })
+    }
+}
+
+fn held_out_count(config: &Config) -> usize {
+    if config.evaluation.every == 0 { 0 } else { config.evaluation.tasks }
+}
+
+fn adamw(config: &Config) -> AdamW {
+    let optimizer = &config.optimizer;
+    AdamW {
+        lr: optimizer.lr,
+        beta1: optimizer.beta1,
+        beta2: optimizer.beta2,
+        eps: optimizer.eps,
+        weight_decay: optimizer.weight_decay,
+        max_grad_norm: optimizer.max_grad_norm,
+    }
+}
+
+/// Makes a model and its tokenizer from scratch, and warms it up where the configuration says so.
+fn create(
+    config: &Config,
+    setting: &Setting,
+    folder: &RunFolder,
+    mut tasks: Tasks,
+    device: Device,
+) -> Result<(Tokenizer, Prompter, Model, Tasks)> {
+    let create = config.model.create.as_ref().context("there is no model")?;
+    let instructions = setting.make()?.instructions();
+    let prompter = Prompter::new(&config.rollout, &ChatTemplate::chatml()?, &instructions)?;
+    let shown = warm_start::demonstrations(setting, config, &prompter, &mut tasks)?;
+    let system = config.rollout.system.clone().unwrap_or(instructions.clone());
+    let tokenizer =
+        warm_start::make_tokenizer(&folder.tokenizer(), create, &prompter.tags.all(), &system, &shown)?;
+    let policy = warm_start::make_model(create, &tokenizer, config.seed, device)?;
+    if let Some(warm) = &config.warm_start {
+        warm_start::clone_expert(&policy, warm, config, &tokenizer, &prompter, &shown)?;
+    }
+    Ok((tokenizer, prompter, policy, tasks))
+}
+
+/// Warms an existing model up.
+fn warm(
+    config: &Config,
+    setting: &Setting,
+    policy: &Model,
+    tokenizer: &Tokenizer,
+    prompter: &Prompter,
+    tasks: &mut Tasks,
+) -> Result<()> {
+    if let Some(warm) = &config.warm_start {
+        let shown = warm_start::demonstrations(setting, config, prompter, tasks)?;
+        warm_start::clone_expert(policy, warm, config, tokenizer, prompter, &shown)?;
+    }
+    Ok(())
+}
+
+/// Evaluates a model on the held-out tasks of a configuration.
+pub fn evaluate_model(loaded: &Loaded, model: &Path) -> Result<Metrics> {
+    let config = &loaded.config;
+    let setting = Setting::of(loaded)?;
+    let device = device_of(loaded)?;
+    let tokenizer = Tokenizer::load(model)?;
+    let policy = Model::load(model, device)?;
+    let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
+    let tasks = Tasks::new(setting.make()?, config.evaluation.seed, config.evaluation.tasks)?;
+    let mut collector = collector(config, &setting)?;
+    let mut metrics = evaluate(config, &policy, &tokenizer, &prompter, &mut collector, tasks.held_out())?;
+    metrics.put("val/tasks", config.evaluation.tasks as f64);
+    Ok(metrics)
+}
+
+/// What a run would do, without doing it: hooks, signals, passes over the model, memory.
+pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
+    let config = &loaded.config;
+    let setting = Setting::of(loaded)?;
+    let pipeline = load_pipeline(loaded, &setting, options)?;
+    let signals = Signals::of(&pipeline);
+    let mut text = String::from("hooks, in the order of an iteration\n");
+    for hook in accredit_plugin_api::Hook::ALL {
+        let names: Vec<&str> = pipeline
+            .schemes()
+            .filter(|scheme| scheme.needs().hooks.contains(&hook))
+            .map(crate::plugin::Scheme::label)
+            .collect();
+        if !names.is_empty() {
+            text.push_str(&format!("  {:<10} {}\n", hook.name(), names.join(", ")));
+        }
+    }
+    text.push_str(&format!("signals\n  {}\n", signals.names().join(", ")));
+    let rollout = &config.rollout;
+    let (episodes, updates) = (rollout.groups * rollout.group_size, planned_updates(1, &config.update));
+    text.push_str(&format!(
+        "iteration\n  {} groups of {}: {episodes} episodes of at most {} steps\n  {updates} optimiser steps\n",
+        rollout.groups, rollout.group_size, rollout.max_steps
+    ));
+    text.push_str("passes over the batch's tokens\n  sampling: 1\n  policy before the update: 1\n");
+    if signals.reference() {
+        text.push_str("  reference: 1\n");
+    }
+    text.push_str(&format!("  forward and backward: {}\n", config.update.epochs));
+    match weight_count(config)? {
+        Some(weights) => {
+            // Weights, gradient and two moments of the policy; weights of the reference; decode weights of the sampler.
+            let copies = 5 + u64::from(signals.reference());
+            text.push_str(&format!(
+                "memory\n  {weights} weights of 4 bytes, {copies} copies: {:.1} MiB, and what {} tokens need at once\n",
+                (weights * copies * 4) as f64 / f64::from(1 << 20),
+                config.update.micro_batch_tokens
+            ));
+        }
+        None => text.push_str("memory\n  not known before the model is read\n"),
+    }
+    Ok(text)
+}
+
+/// Number of weights of the configuration's model, from its shape. The tokenizer of a new model may turn out smaller.
+fn weight_count(config: &Config) -> Result<Option<u64>> {
+    let shape = match (&config.model.path, &config.model.create) {
+        (Some(path), _) => {
+            let config = accredit_torch::ModelConfig::load(path)?;
+            let shape = config.shape();
+            (shape.vocab_size, shape.hidden_size, shape.intermediate_size, shape.layers, shape.heads, shape.kv_heads, shape.head_dim(), shape.tied)
+        }
+        (None, Some(create)) => (
+            create.vocab_size,
+            create.hidden_size,
+            create.intermediate_size,
+            create.layers,
+            create.heads,
+            create.kv_heads,
+            create.hidden_size / create.heads,
+            create.tied,
+        ),
+        (None, None) => return Ok(None),
+    };
+    let (vocabulary, hidden, intermediate, layers, heads, kv_heads, head, tied) = shape;
+    let attention = hidden * (heads + 2 * kv_heads) * head + (heads + 2 * kv_heads) * head + heads * head * hidden;
+    let layer = attention + 3 * hidden * intermediate + 2 * hidden;
+    let embeddings = vocabulary * hidden * if tied { 1 } else { 2 };
+    Ok(Some((embeddings + layers * layer + hidden) as u64))
+}

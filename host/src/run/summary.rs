@@ -1,0 +1,186 @@
+//! An iteration in numbers: the host's metrics, and the line that stands beside the progress bar.
+
+use std::collections::BTreeMap;
+
+use accredit_core::{
+    batch::Batch,
+    episode::{Status, TokenKind, Trajectory},
+};
+use accredit_plugin_api::columns::{
+    GROUP_TRAJECTORIES, OLD_LOGPROB, RAW_OUTCOME, SAMPLER_LOGPROB,
+};
+
+use crate::{
+    credit::{Credit, Pipeline},
+    rollout::collect::Played,
+    telemetry::{Metrics, names},
+    update::Updated,
+};
+
+/// Numbers about the episodes. Episodes that failed are counted and play no other part.
+pub fn rollout(metrics: &mut Metrics, played: &Played) {
+    let episodes: Vec<&Trajectory> = played.episodes.iter().filter(|e| e.status != Status::Failed).collect();
+    let count = episodes.len().max(1) as f64;
+    let steps: usize = episodes.iter().map(|episode| episode.steps.len()).sum();
+    metrics.put(names::REWARD, episodes.iter().map(|episode| reward_of(episode)).sum::<f64>() / count);
+    metrics.put(names::SUCCESS, share(&episodes, |episode| episode.success == Some(true)));
+    metrics.put(names::STEPS, steps as f64 / count);
+    let valid = episodes.iter().flat_map(|e| &e.steps).filter(|step| step.valid_action).count();
+    metrics.put(names::VALID, valid as f64 / steps.max(1) as f64);
+    metrics.put(names::FAILED, played.failed_attempts as f64);
+    let truncated = |episode: &&Trajectory| {
+        matches!(episode.status, Status::TruncatedSteps | Status::TruncatedLength)
+    };
+    metrics.put(names::TRUNCATED, share(&episodes, truncated));
+    metrics.put(names::RESPONSE_LENGTH, played.sampled_tokens as f64 / steps.max(1) as f64);
+    metrics.put(names::RESPONSE_CLIPPED, played.cut_responses as f64 / steps.max(1) as f64);
+    let (complete, think_share) = responses(&played.episodes);
+    metrics.put(names::COMPLETE, complete);
+    metrics.put(names::THINK_SHARE, think_share);
+}
+
+/// Numbers about held-out episodes.
+pub fn held_out(metrics: &mut Metrics, episodes: &[Trajectory]) {
+    let all: Vec<&Trajectory> = episodes.iter().collect();
+    metrics.put(names::EVAL_SUCCESS, share(&all, |episode| episode.success == Some(true)));
+    let reward = episodes.iter().map(reward_of).sum::<f64>() / episodes.len().max(1) as f64;
+    metrics.put(names::EVAL_REWARD, reward);
+    metrics.put(names::EVAL_COMPLETE, responses(episodes).0);
+}
+
+fn share(episodes: &[&Trajectory], holds: impl Fn(&&Trajectory) -> bool) -> f64 {
+    episodes.iter().filter(|episode| holds(episode)).count() as f64 / episodes.len().max(1) as f64
+}
+
+fn reward_of(episode: &Trajectory) -> f64 {
+    episode.steps.iter().map(|step| f64::from(step.reward.unwrap_or(0.0))).sum()
+}
+
+/// Share of responses with think and action tokens, and share of response tokens that think.
+fn responses(episodes: &[Trajectory]) -> (f64, f64) {
+    let (mut responses, mut complete, mut tokens, mut thinking) = (0_usize, 0_usize, 0_usize, 0_usize);
+    for step in episodes.iter().flat_map(|episode| &episode.steps) {
+        let kinds = &step.tokens.kind;
+        let think = kinds.iter().filter(|kind| **kind == TokenKind::Think).count();
+        responses += 1;
+        complete += usize::from(think > 0 && step.action.is_some() && kinds.contains(&TokenKind::Action));
+        tokens += kinds.len();
+        thinking += think;
+    }
+    (complete as f64 / responses.max(1) as f64, thinking as f64 / tokens.max(1) as f64)
+}
+
+/// Numbers about the batch and its credit.
+pub fn credit(metrics: &mut Metrics, batch: &Batch, credit: &Credit) {
+    metrics.put(names::LEFT_OUT, batch.left_out.total() as f64);
+    let outcomes = batch.table.f32(RAW_OUTCOME).unwrap_or_default();
+    let groups = batch.offsets(GROUP_TRAJECTORIES);
+    let flat = groups
+        .windows(2)
+        .filter(|group| {
+            let members = &outcomes[group[0] as usize..group[1] as usize];
+            members.iter().all(|outcome| *outcome == members[0])
+        })
+        .count();
+    metrics.put(names::GROUPS_WITHOUT_SPREAD, flat as f64);
+    if !credit.advantage.is_empty() {
+        let sum: f64 = credit.advantage.iter().map(|a| f64::from(*a)).sum();
+        let extreme = |pick: fn(f32, f32) -> f32| f64::from(credit.advantage.iter().copied().fold(f32::NAN, pick));
+        metrics.put(names::ADVANTAGE_MEAN, sum / credit.advantage.len() as f64);
+        metrics.put(names::ADVANTAGE_MAX, extreme(f32::max));
+        metrics.put(names::ADVANTAGE_MIN, extreme(f32::min));
+    }
+    for stage in &credit.statistics {
+        let name = |what: &str| format!("credit/{}/{}_{what}", stage.label, stage.column);
+        metrics.put(name("mean"), stage.mean);
+        metrics.put(name("std"), stage.std);
+        metrics.put(name("zero_ratio"), stage.zero_share);
+    }
+    for shadow in &credit.shadows {
+        let label = format!("credit/{}/correlation", shadow.label);
+        metrics.put(label, correlation(&credit.advantage, &shadow.advantage));
+    }
+    if let (Some(old), Some(sampled)) = (batch.table.f32(OLD_LOGPROB), batch.table.f32(SAMPLER_LOGPROB)) {
+        let sum: f64 = old.iter().zip(sampled).map(|(a, b)| f64::from((a - b).abs())).sum();
+        metrics.put(names::MISMATCH, sum / old.len().max(1) as f64);
+    }
+}
+
+/// Pearson's correlation; NaN where one side does not vary.
+fn correlation(a: &[f32], b: &[f32]) -> f64 {
+    let count = a.len().max(1) as f64;
+    let mean = |x: &[f32]| x.iter().map(|v| f64::from(*v)).sum::<f64>() / count;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let moment = |x: &[f32], mean_x: f64, y: &[f32], mean_y: f64| {
+        x.iter().zip(y).map(|(x, y)| (f64::from(*x) - mean_x) * (f64::from(*y) - mean_y)).sum::<f64>()
+    };
+    moment(a, mean_a, b, mean_b) / (moment(a, mean_a, a, mean_a) * moment(b, mean_b, b, mean_b)).sqrt()
+}
+
+/// What the schemes themselves pushed.
+pub fn schemes(metrics: &mut Metrics, pipeline: &mut Pipeline) {
+    for scheme in pipeline.schemes_mut() {
+        let label = scheme.label().to_owned();
+        for (name, value) in scheme.take_metrics() {
+            metrics.put(format!("credit/{label}/{name}"), value);
+        }
+    }
+}
+
+/// Numbers about the optimiser steps.
+pub fn update(metrics: &mut Metrics, updated: &Updated, updates: u64) {
+    metrics.put(names::LOSS, updated.loss);
+    metrics.put(names::GRAD_NORM, updated.grad_norm);
+    metrics.put(names::LR, updated.lr);
+    metrics.put(names::UPDATES, updates as f64);
+    metrics.put(names::TRAINING_RATE, updated.tokens as f64);
+}
+
+/// Turns counts of tokens into rates, with the times that were measured.
+pub fn rates(metrics: &mut Metrics, played: &Played) {
+    let seconds = |part: &str| metrics.get(&format!("{}{part}", names::TIMING)).unwrap_or(f64::NAN);
+    let (sampling, training) = (seconds("gen"), seconds("update_actor"));
+    let tokens = metrics.get(names::TRAINING_RATE).unwrap_or(0.0);
+    metrics.put(names::SAMPLING_RATE, played.sampled_tokens as f64 / sampling);
+    metrics.put(names::TRAINING_RATE, tokens / training);
+}
+
+/// The line beside the progress bar.
+pub fn line(metrics: &Metrics) -> String {
+    let number = |name| metrics.get(name).unwrap_or(f64::NAN);
+    format!(
+        "success {:.0}%, reward {:.2}, {:.0} tokens/s",
+        100.0 * number(names::SUCCESS),
+        number(names::REWARD),
+        number(names::SAMPLING_RATE)
+    )
+}
+
+/// The line about an evaluation.
+pub fn evaluation(iteration: Option<u64>, metrics: &Metrics) -> String {
+    let number = |name| metrics.get(name).unwrap_or(f64::NAN);
+    let when = iteration.map_or_else(|| "before training".to_owned(), |i| format!("after iteration {i}"));
+    format!(
+        "held-out tasks {when}: success {:.1}%, responses that think and act {:.1}%",
+        100.0 * number(names::EVAL_SUCCESS),
+        100.0 * number(names::EVAL_COMPLETE)
+    )
+}
+
+/// The best and the worst trajectory of each group, by outcome; the first of equals.
+pub fn best_and_worst(episodes: &[Trajectory]) -> Vec<Trajectory> {
+    let mut groups: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (index, episode) in episodes.iter().enumerate() {
+        groups.entry(&episode.group).or_default().push(index);
+    }
+    let mut chosen: Vec<usize> = Vec::new();
+    for members in groups.values() {
+        let reward = |index: &usize| reward_of(&episodes[*index]);
+        let best = members.iter().copied().reduce(|a, b| if reward(&b) > reward(&a) { b } else { a });
+        let worst = members.iter().copied().reduce(|a, b| if reward(&b) < reward(&a) { b } else { a });
+        chosen.extend(best);
+        chosen.extend(worst.filter(|worst| Some(*worst) != best));
+    }
+    chosen.sort_unstable();
+    chosen.into_iter().map(|index| episodes[index].clone()).collect()
+}

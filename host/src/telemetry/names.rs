@@ -1,0 +1,61 @@
+//! Names of the metrics, and how each is aggregated. A scheme's own are `credit/<scheme>/<name>`.
+
+/// Mean undiscounted reward of the iteration's episodes, before `shape`; each episode counts once.
+pub const REWARD: &str = "episode/reward/mean";
+/// Share of the iteration's episodes that solved their task; each episode counts once.
+pub const SUCCESS: &str = "episode/success_rate";
+/// Mean number of steps of an episode.
+pub const STEPS: &str = "episode/length/mean";
+/// Share of steps whose action could be executed.
+pub const VALID: &str = "episode/valid_action_ratio";
+/// Episodes whose environment broke, all attempts counted.
+pub const FAILED: &str = "episode/failed";
+/// Share of episodes that the limit of steps or of length ended.
+pub const TRUNCATED: &str = "episode/truncated_ratio";
+/// Groups whose episodes all have the same outcome: a group-relative scheme learns nothing from them.
+pub const GROUPS_WITHOUT_SPREAD: &str = "episode/groups_without_spread";
+/// Trajectories that were left out before credit: failed, unscored, empty or dropped.
+pub const LEFT_OUT: &str = "episode/left_out";
+/// Mean number of tokens of a response.
+pub const RESPONSE_LENGTH: &str = "response_length/mean";
+/// Share of responses that the limit of tokens cut.
+pub const RESPONSE_CLIPPED: &str = "response_length/clip_ratio";
+/// Share of responses with think and action tokens.
+pub const COMPLETE: &str = "response/complete_ratio";
+/// Share of response tokens that think.
+pub const THINK_SHARE: &str = "response/think_token_ratio";
+/// Mean absolute difference of a token's log-probability between the sampler and the training kernels.
+pub const MISMATCH: &str = "rollout/logprob_diff/mean";
+/// Mean loss of the iteration's minibatches.
+pub const LOSS: &str = "actor/loss";
+/// Mean norm of the gradient before clipping.
+pub const GRAD_NORM: &str = "actor/grad_norm";
+/// Learning rate of the last optimiser step.
+pub const LR: &str = "actor/lr";
+/// Mean advantage over trained tokens.
+pub const ADVANTAGE_MEAN: &str = "critic/advantages/mean";
+/// Largest advantage.
+pub const ADVANTAGE_MAX: &str = "critic/advantages/max";
+/// Smallest advantage.
+pub const ADVANTAGE_MIN: &str = "critic/advantages/min";
+/// Optimiser steps so far.
+pub const UPDATES: &str = "training/updates";
+/// Share of held-out tasks that were solved.
+pub const EVAL_SUCCESS: &str = "val/success_rate";
+/// Mean reward of held-out tasks.
+pub const EVAL_REWARD: &str = "val/reward/mean";
+/// Share of responses on held-out tasks with think and action tokens.
+pub const EVAL_COMPLETE: &str = "val/response/complete_ratio";
+/// Loss of the last step of behaviour cloning.
+pub const WARM_START_LOSS: &str = "warm_start/loss";
+/// Seconds of a part of the iteration; the prefix of all that two equal runs differ in.
+pub const TIMING: &str = "timing_s/";
+/// Sampled tokens per second.
+pub const SAMPLING_RATE: &str = "perf/sampled_tokens_per_second";
+/// Trained tokens per second, prompts included.
+pub const TRAINING_RATE: &str = "perf/trained_tokens_per_second";
+
+/// Whether a metric is a measurement of time, which two equal runs differ in.
+pub fn is_timing(name: &str) -> bool {
+    name.starts_with(TIMING) || name.starts_with("perf/")
+}

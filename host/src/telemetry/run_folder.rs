@@ -1,0 +1,90 @@
+//! The folder of a run: its resolved configuration, versions, metrics, rollouts, checkpoints and log.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+/// A run's folder.
+#[derive(Clone, Debug)]
+pub struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    /// Makes the folder of a new run. One that is there already is refused: nothing is overwritten.
+    pub fn create(path: PathBuf) -> Result<Self> {
+        if path.exists() {
+            bail!(
+                "{} is there already; choose another `run.name`, or go on with `accredit resume {}`",
+                path.display(),
+                path.display()
+            );
+        }
+        let folder = Self { path };
+        for part in [folder.checkpoints(), folder.rollouts()] {
+            fs::create_dir_all(&part).with_context(|| format!("cannot make {}", part.display()))?;
+        }
+        Ok(folder)
+    }
+
+    /// The folder of a run that was started before.
+    pub fn open(path: &Path) -> Result<Self> {
+        let folder = Self { path: path.to_owned() };
+        if !folder.config().is_file() {
+            bail!("{} is no run folder: it has no config.resolved.toml", path.display());
+        }
+        Ok(folder)
+    }
+
+    /// The folder itself.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The resolved configuration.
+    pub fn config(&self) -> PathBuf {
+        self.path.join("config.resolved.toml")
+    }
+
+    /// Versions, hashes, threads, command line.
+    pub fn environment(&self) -> PathBuf {
+        self.path.join("environment.json")
+    }
+
+    /// One line for each iteration.
+    pub fn metrics(&self) -> PathBuf {
+        self.path.join("metrics.jsonl")
+    }
+
+    /// The log.
+    pub fn log(&self) -> PathBuf {
+        self.path.join("run.log")
+    }
+
+    /// The checkpoints.
+    pub fn checkpoints(&self) -> PathBuf {
+        self.path.join("checkpoints")
+    }
+
+    /// The frozen reference: the policy as it was before the first iteration.
+    pub fn reference(&self) -> PathBuf {
+        self.path.join("reference")
+    }
+
+    /// The tokenizer that was made for a new model, while there is no checkpoint yet.
+    pub fn tokenizer(&self) -> PathBuf {
+        self.path.join("tokenizer")
+    }
+
+    fn rollouts(&self) -> PathBuf {
+        self.path.join("rollouts")
+    }
+
+    /// The rollouts of an iteration.
+    pub fn rollouts_of(&self, iteration: u64) -> PathBuf {
+        self.rollouts().join(format!("{iteration:06}.jsonl"))
+    }
+}

@@ -1,0 +1,166 @@
+//! The update: minibatches of rows, each one optimiser step; micro-batches that fit in memory; the objective's
+//! derivatives; the learning rate.
+
+pub mod imitate;
+mod schedule;
+
+pub use schedule::learning_rate;
+
+use accredit_core::{Slice, batch::Batch, rng::Stream};
+use accredit_plugin_api::columns::NEW_ENTROPY;
+use accredit_torch::{Derivatives, Model, Optimizer, Wanted, passes};
+use thiserror::Error;
+
+use crate::{
+    config::{self, Schedule},
+    credit::{Counters, Credit, CreditError, Fresh, Pipeline, objective::Minibatch},
+    scoring::Rows,
+};
+
+/// An update that could not be made.
+#[derive(Debug, Error)]
+pub enum UpdateError {
+    /// The model failed.
+    #[error(transparent)]
+    Model(#[from] accredit_torch::Error),
+    /// A scheme failed.
+    #[error(transparent)]
+    Credit(#[from] CreditError),
+}
+
+/// What an update did, over all its optimiser steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Updated {
+    /// Optimiser steps.
+    pub steps: u64,
+    /// Mean loss of a minibatch.
+    pub loss: f64,
+    /// Mean norm of the gradient before clipping.
+    pub grad_norm: f64,
+    /// Share of steps whose gradient was scaled down.
+    pub clipped_share: f64,
+    /// Learning rate of the last step.
+    pub lr: f64,
+    /// Tokens that went through forward and backward, prompts included.
+    pub tokens: usize,
+}
+
+/// How an update is cut and paced.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace<'a> {
+    /// Epochs, minibatches, micro-batches.
+    pub update: &'a config::Update,
+    /// Learning rate and its schedule.
+    pub optimizer: &'a config::Optimizer,
+    /// The sampling temperature: log-probabilities are those of the distribution that was sampled from.
+    pub temperature: f32,
+}
+
+/// Makes the optimiser steps of one iteration. `order` shuffles the rows.
+pub fn update(
+    model: &Model,
+    optimizer: &mut Optimizer,
+    pipeline: &mut Pipeline,
+    batch: &mut Batch,
+    rows: &Rows,
+    credit: &Credit,
+    pace: Pace<'_>,
+    mut counters: Counters,
+    order: Stream,
+) -> Result<Updated, UpdateError> {
+    let mut updated = Updated::default();
+    let mut trained = batch.trained_rows();
+    if trained.is_empty() {
+        return Ok(updated);
+    }
+    for epoch in 0..pace.update.epochs as u64 {
+        order.with(epoch).shuffle(&mut trained);
+        for minibatch_rows in deal(&trained, pace.update.minibatches) {
+            counters.put_into(batch);
+            optimizer.zero_grad()?;
+            updated.loss += gradient(model, pipeline, batch, rows, credit, &minibatch_rows, pace, counters.iteration)?;
+            let lr = learning_rate(pace.optimizer, counters.update, counters.updates);
+            let report = optimizer.step(lr)?;
+            counters.update += 1;
+            updated.steps += 1;
+            updated.lr = lr;
+            updated.grad_norm += report.grad_norm;
+            updated.clipped_share += f64::from(u8::from(report.clipped));
+            updated.tokens += minibatch_rows.iter().map(|row| rows.len_of(*row)).sum::<usize>();
+        }
+    }
+    let steps = updated.steps.max(1) as f64;
+    updated.loss /= steps;
+    updated.grad_norm /= steps;
+    updated.clipped_share /= steps;
+    Ok(updated)
+}
+
+/// Adds the gradient of one minibatch to the model's, micro-batch by micro-batch, and gives the loss. Nothing of it
+/// depends on how the minibatch is cut.
+pub fn gradient(
+    model: &Model,
+    pipeline: &mut Pipeline,
+    batch: &Batch,
+    rows: &Rows,
+    credit: &Credit,
+    minibatch_rows: &[usize],
+    pace: Pace<'_>,
+    iteration: u64,
+) -> Result<f64, UpdateError> {
+    let minibatch = Minibatch::of(batch, credit, minibatch_rows);
+    let wants_entropy = pipeline.reads_fresh(NEW_ENTROPY.name());
+    let lengths: Vec<usize> = minibatch_rows.iter().map(|row| rows.len_of(*row)).collect();
+    let mut loss = 0.0;
+    for pass in passes(&lengths, pace.update.micro_batch_tokens) {
+        let micro_rows: Vec<usize> = pass.iter().map(|index| minibatch_rows[*index]).collect();
+        let slice = Slice::of(batch, &micro_rows);
+        let inputs: Vec<_> = slice.rows.iter().map(|row| rows.get(*row)).collect();
+        let wanted = Wanted { logprob: true, entropy: wants_entropy, energy: false };
+        let forward = model.forward(&inputs, pace.temperature, wanted)?;
+        let fresh = Fresh {
+            logprob: forward.logprob(),
+            entropy: wants_entropy.then(|| forward.entropy()),
+            value: None,
+        };
+        let evaluated = pipeline.evaluate(batch, credit, &minibatch, &slice, fresh, iteration)?;
+        loss += evaluated.loss;
+        forward.backward(&Derivatives { logprob: &evaluated.d_logprob, entropy: evaluated.d_entropy.as_deref() })?;
+    }
+    Ok(loss)
+}
+
+/// Deals rows into minibatches whose sizes differ by at most one; none is empty.
+fn deal(rows: &[usize], minibatches: usize) -> Vec<Vec<usize>> {
+    let count = minibatches.clamp(1, rows.len().max(1));
+    (0..count)
+        .map(|i| rows[rows.len() * i / count..rows.len() * (i + 1) / count].to_vec())
+        .collect()
+}
+
+/// How many optimiser steps a run plans.
+pub fn planned_updates(iterations: u64, update: &config::Update) -> u64 {
+    iterations * update.epochs as u64 * update.minibatches as u64
+}
+
+/// A schedule that warm start uses: up in a line, down along a cosine.
+pub(crate) fn cosine(lr: f64, warmup_updates: u64, min_lr_share: f64) -> config::Optimizer {
+    config::Optimizer { lr, warmup_updates, min_lr_share, schedule: Schedule::Cosine, ..config::Optimizer::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_is_dealt_once_and_no_minibatch_is_empty() {
+        let rows: Vec<usize> = (0..7).collect();
+        for minibatches in 1..10 {
+            let dealt = deal(&rows, minibatches);
+            assert_eq!(dealt.concat(), rows);
+            assert!(dealt.iter().all(|part| !part.is_empty()));
+            let sizes = dealt.iter().map(Vec::len);
+            assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+        }
+    }
+}

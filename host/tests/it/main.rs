@@ -1,0 +1,5 @@
+//! The integration tests of the `accredit` package, in one binary.
+#![allow(clippy::unwrap_used)]
+
+mod loader;
+mod plugins;

@@ -1,0 +1,403 @@
+//! The `config.json` of a Hugging Face model folder, and the shape of a model.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, Result};
+
+/// The file's name in a model folder.
+pub(crate) const CONFIG_FILE: &str = "config.json";
+
+/// The sizes of a Qwen2 model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// Number of token ids.
+    pub vocab_size: usize,
+    /// Width of the residual stream.
+    pub hidden_size: usize,
+    /// Width of the gated feed-forward layer.
+    pub intermediate_size: usize,
+    /// Number of layers.
+    pub layers: usize,
+    /// Number of query heads.
+    pub heads: usize,
+    /// Number of key and value heads; divides `heads`.
+    pub kv_heads: usize,
+    /// Width of a head; none means `hidden_size / heads`.
+    pub head_dim: Option<usize>,
+    /// The output layer is the embedding matrix.
+    pub tied: bool,
+    /// Longest sequence.
+    pub max_positions: usize,
+    /// Base of the rotary angles.
+    pub rope_theta: f64,
+    /// Added to the mean square in every RMSNorm.
+    pub rms_norm_eps: f64,
+    /// Standard deviation of initial weights.
+    pub initializer_range: f64,
+}
+
+impl Default for Shape {
+    /// A tiny model of about one million weights that trains on a CPU.
+    fn default() -> Self {
+        Self {
+            vocab_size: 512,
+            hidden_size: 128,
+            intermediate_size: 384,
+            layers: 4,
+            heads: 4,
+            kv_heads: 2,
+            head_dim: None,
+            tied: true,
+            max_positions: 2048,
+            rope_theta: 10_000.0,
+            rms_norm_eps: 1e-6,
+            initializer_range: 0.02,
+        }
+    }
+}
+
+impl Shape {
+    /// Width of a head.
+    pub fn head_dim(&self) -> usize {
+        self.head_dim.unwrap_or(self.hidden_size / self.heads)
+    }
+
+    fn check(&self) -> Result<()> {
+        let sizes = [
+            ("vocab_size", self.vocab_size),
+            ("hidden_size", self.hidden_size),
+            ("intermediate_size", self.intermediate_size),
+            ("num_hidden_layers", self.layers),
+            ("num_attention_heads", self.heads),
+            ("num_key_value_heads", self.kv_heads),
+            ("max_position_embeddings", self.max_positions),
+        ];
+        for (key, size) in sizes {
+            if size == 0 || i32::try_from(size).is_err() {
+                return Err(Error::config(key, format!("{size} must be at least 1 and fit 31 bits")));
+            }
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            let message = format!("{} must divide num_attention_heads = {}", self.kv_heads, self.heads);
+            return Err(Error::config("num_key_value_heads", message));
+        }
+        if self.head_dim.is_none() && !self.hidden_size.is_multiple_of(self.heads) {
+            let message = format!("{} is not a multiple of num_attention_heads = {}", self.hidden_size, self.heads);
+            return Err(Error::config("hidden_size", message));
+        }
+        if self.head_dim() == 0 || !self.head_dim().is_multiple_of(2) {
+            let message = format!("{} must be even, rotary positions turn pairs", self.head_dim());
+            return Err(Error::config("head_dim", message));
+        }
+        let positive = [("rope_theta", self.rope_theta), ("rms_norm_eps", self.rms_norm_eps)];
+        for (key, number) in positive {
+            if !(number.is_finite() && number > 0.0) {
+                return Err(Error::config(key, format!("{number} must be positive")));
+            }
+        }
+        if !(self.initializer_range.is_finite() && self.initializer_range >= 0.0) {
+            return Err(Error::config("initializer_range", format!("{} must not be negative", self.initializer_range)));
+        }
+        Ok(())
+    }
+}
+
+/// The special token ids that a configuration names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SpecialIds {
+    /// Beginning of a text.
+    pub bos: Option<u32>,
+    /// Ends of a text.
+    pub eos: Vec<u32>,
+    /// Padding.
+    pub pad: Option<u32>,
+}
+
+/// A model configuration. It keeps the JSON that it was read from, so that keys which mean nothing here survive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    // Both are private: `shape` and `special` are what `raw` says.
+    shape: Shape,
+    special: SpecialIds,
+    raw: Map<String, Value>,
+}
+
+impl ModelConfig {
+    /// The configuration of a new Qwen2 model. Errors: a size that makes no sense, an id outside the vocabulary.
+    pub fn new(shape: Shape, special: SpecialIds) -> Result<Self> {
+        shape.check()?;
+        special.check(shape.vocab_size)?;
+        let eos = match special.eos.as_slice() {
+            [] => Value::Null,
+            [one] => json!(one),
+            several => json!(several),
+        };
+        let mut raw = Map::new();
+        let entries = [
+            ("architectures", json!(["Qwen2ForCausalLM"])),
+            ("model_type", json!("qwen2")),
+            ("vocab_size", json!(shape.vocab_size)),
+            ("hidden_size", json!(shape.hidden_size)),
+            ("intermediate_size", json!(shape.intermediate_size)),
+            ("num_hidden_layers", json!(shape.layers)),
+            ("num_attention_heads", json!(shape.heads)),
+            ("num_key_value_heads", json!(shape.kv_heads)),
+            ("head_dim", json!(shape.head_dim())),
+            ("hidden_act", json!("silu")),
+            ("max_position_embeddings", json!(shape.max_positions)),
+            ("rope_theta", json!(shape.rope_theta)),
+            ("rms_norm_eps", json!(shape.rms_norm_eps)),
+            ("initializer_range", json!(shape.initializer_range)),
+            ("tie_word_embeddings", json!(shape.tied)),
+            ("use_sliding_window", json!(false)),
+            ("attention_dropout", json!(0.0)),
+            ("use_cache", json!(true)),
+            ("bos_token_id", json!(special.bos)),
+            ("eos_token_id", eos),
+            ("pad_token_id", json!(special.pad)),
+            ("torch_dtype", json!("float32")),
+        ];
+        for (key, value) in entries {
+            raw.insert(key.to_owned(), value);
+        }
+        Ok(Self { shape, special, raw })
+    }
+
+    /// Reads `config.json` of a model folder. Errors: no such file, no JSON, or a model that is not supported.
+    pub fn load(folder: &Path) -> Result<Self> {
+        let path = folder.join(CONFIG_FILE);
+        let text = std::fs::read_to_string(&path).map_err(|e| Error::io(&path, e))?;
+        let value: Value = serde_json::from_str(&text).map_err(|e| Error::file(&path, e))?;
+        let Value::Object(raw) = value else {
+            return Err(Error::file(&path, "expected a JSON object"));
+        };
+        Self::from_json(raw).map_err(|error| Error::file(&path, error))
+    }
+
+    /// Understands the content of a `config.json`. Errors: a key that is missing or of a wrong type, or a model that is
+    /// not supported.
+    pub fn from_json(raw: Map<String, Value>) -> Result<Self> {
+        let keys = Keys(&raw);
+        refuse_unsupported(&keys)?;
+        let heads = keys.size("num_attention_heads")?;
+        let shape = Shape {
+            vocab_size: keys.size("vocab_size")?,
+            hidden_size: keys.size("hidden_size")?,
+            intermediate_size: keys.size("intermediate_size")?,
+            layers: keys.size("num_hidden_layers")?,
+            heads,
+            kv_heads: keys.optional("num_key_value_heads", Value::as_u64, "a number")?.map_or(heads, |n| n as usize),
+            head_dim: keys.optional("head_dim", Value::as_u64, "a number")?.map(|n| n as usize),
+            tied: keys.optional("tie_word_embeddings", Value::as_bool, "true or false")?.unwrap_or(false),
+            max_positions: keys.size("max_position_embeddings")?,
+            rope_theta: rope_theta(&keys)?,
+            rms_norm_eps: keys.optional("rms_norm_eps", Value::as_f64, "a number")?.unwrap_or(1e-6),
+            initializer_range: keys.optional("initializer_range", Value::as_f64, "a number")?.unwrap_or(0.02),
+        };
+        shape.check()?;
+        let special =
+            SpecialIds { bos: keys.ids("bos_token_id")?.pop(), eos: keys.ids("eos_token_id")?, pad: keys.ids("pad_token_id")?.pop() };
+        Ok(Self { shape, special, raw })
+    }
+
+    /// The sizes.
+    pub fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// The special token ids. As they stand in the file: a real model may name one outside its vocabulary.
+    pub fn special_ids(&self) -> &SpecialIds {
+        &self.special
+    }
+
+    /// The text of `config.json`: what was read, unknown keys too, in the order that it was read in, but for the type
+    /// of the weights, which are written in f32.
+    pub fn to_json(&self) -> String {
+        let mut raw = self.raw.clone();
+        for key in ["torch_dtype", "dtype"] {
+            if let Some(value) = raw.get_mut(key) {
+                *value = json!("float32");
+            }
+        }
+        format!("{:#}\n", Value::Object(raw))
+    }
+}
+
+impl SpecialIds {
+    fn check(&self, vocab_size: usize) -> Result<()> {
+        let named = self.bos.iter().map(|id| ("bos_token_id", id));
+        let named = named.chain(self.eos.iter().map(|id| ("eos_token_id", id)));
+        for (key, id) in named.chain(self.pad.iter().map(|id| ("pad_token_id", id))) {
+            if *id as usize >= vocab_size {
+                return Err(Error::config(key, format!("{id} is outside the vocabulary of {vocab_size}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Typed access to the keys; null counts as absent, as it does in transformers.
+struct Keys<'a>(&'a Map<String, Value>);
+
+impl<'a> Keys<'a> {
+    fn get(&self, key: &str) -> Option<&'a Value> {
+        self.0.get(key).filter(|value| !value.is_null())
+    }
+
+    fn optional<T>(&self, key: &str, read: impl Fn(&'a Value) -> Option<T>, expected: &str) -> Result<Option<T>> {
+        let wrong = |value| Error::config(key, format!("{value} is not {expected}"));
+        self.get(key).map(|value| read(value).ok_or_else(|| wrong(value))).transpose()
+    }
+
+    fn size(&self, key: &str) -> Result<usize> {
+        let size = self.optional(key, Value::as_u64, "a whole number")?;
+        size.map(|n| n as usize).ok_or_else(|| Error::config(key, "missing"))
+    }
+
+    /// One id or a list of ids.
+    fn ids(&self, key: &str) -> Result<Vec<u32>> {
+        let id = |value: &Value| value.as_u64().and_then(|n| u32::try_from(n).ok());
+        let read = |value: &Value| match value {
+            Value::Array(list) => list.iter().map(id).collect(),
+            one => id(one).map(|id| vec![id]),
+        };
+        Ok(self.optional(key, read, "a token id or a list of them")?.unwrap_or_default())
+    }
+}
+
+/// The base of the rotary angles: under `rope_parameters` since transformers 5, at top level before.
+fn rope_theta(keys: &Keys) -> Result<f64> {
+    let nested = keys.get("rope_parameters").and_then(|parameters| parameters.get("rope_theta"));
+    match nested.filter(|value| !value.is_null()) {
+        Some(value) => {
+            value.as_f64().ok_or_else(|| Error::config("rope_parameters.rope_theta", format!("{value} is not a number")))
+        }
+        None => Ok(keys.optional("rope_theta", Value::as_f64, "a number")?.unwrap_or(10_000.0)),
+    }
+}
+
+fn refuse_unsupported(keys: &Keys) -> Result<()> {
+    match keys.get("model_type") {
+        Some(value) if value == "qwen2" => {}
+        Some(value) => return Err(Error::config("model_type", format!("{value} is not supported, only \"qwen2\""))),
+        None => return Err(Error::config("model_type", "missing; only \"qwen2\" is supported")),
+    }
+    if let Some(architectures) = keys.get("architectures")
+        && !architectures.as_array().is_some_and(|names| names.iter().any(|name| name == "Qwen2ForCausalLM"))
+    {
+        let message = format!("{architectures} is not supported, only \"Qwen2ForCausalLM\"");
+        return Err(Error::config("architectures", message));
+    }
+    if let Some(activation) = keys.get("hidden_act").filter(|name| *name != "silu") {
+        return Err(Error::config("hidden_act", format!("{activation} is not supported, only \"silu\"")));
+    }
+    for key in ["rope_scaling", "rope_parameters"] {
+        let Some(rope) = keys.get(key) else { continue };
+        let kind = ["rope_type", "type"].iter().find_map(|name| rope.get(name));
+        let scaled = match kind {
+            Some(kind) => kind != "default",
+            // `rope_parameters` may hold the base alone; a `rope_scaling` without a type is one of unknown kind.
+            None => key == "rope_scaling",
+        };
+        if scaled {
+            return Err(Error::config(key, format!("{rope}: scaled rotary positions are not supported")));
+        }
+    }
+    if slides(keys)? {
+        let message = "sliding-window attention is in use, which is not supported";
+        return Err(Error::config("use_sliding_window", message));
+    }
+    if keys.optional("attention_dropout", Value::as_f64, "a number")?.is_some_and(|rate| rate != 0.0) {
+        return Err(Error::config("attention_dropout", "dropout is not supported"));
+    }
+    if keys.get("quantization_config").is_some() {
+        return Err(Error::config("quantization_config", "quantised weights are not supported"));
+    }
+    Ok(())
+}
+
+/// Whether any layer attends to a window only. Many configurations carry a window that no layer uses.
+fn slides(keys: &Keys) -> Result<bool> {
+    if let Some(types) = keys.optional("layer_types", Value::as_array, "a list")? {
+        return Ok(types.iter().any(|kind| kind != "full_attention"));
+    }
+    let in_use = keys.optional("use_sliding_window", Value::as_bool, "true or false")?.unwrap_or(false);
+    let windowed_from = keys.optional("max_window_layers", Value::as_u64, "a number")?.unwrap_or(28);
+    Ok(in_use && keys.get("sliding_window").is_some() && windowed_from < keys.size("num_hidden_layers")? as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The tiny default configuration as JSON, with some keys replaced.
+    fn with(changes: &Value) -> Map<String, Value> {
+        let text = ModelConfig::new(Shape::default(), SpecialIds::default()).unwrap().to_json();
+        let mut raw: Map<String, Value> = serde_json::from_str(&text).unwrap();
+        raw.extend(changes.as_object().unwrap().clone());
+        raw
+    }
+
+    fn check_refused(changes: &Value, message: &str) {
+        let error = ModelConfig::from_json(with(changes)).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+
+    #[test]
+    fn a_new_configuration_reads_back_equal() {
+        let special = SpecialIds { bos: Some(1), eos: vec![2, 3], pad: Some(0) };
+        let config = ModelConfig::new(Shape { head_dim: Some(16), ..Shape::default() }, special).unwrap();
+        let back = ModelConfig::from_json(serde_json::from_str(&config.to_json()).unwrap()).unwrap();
+        assert_eq!(back, config);
+    }
+
+    #[test]
+    fn unknown_keys_survive() {
+        let raw = with(&json!({"my_key": {"deep": [1, 2.5]}}));
+        let text = ModelConfig::from_json(raw.clone()).unwrap().to_json();
+        assert_eq!(serde_json::from_str::<Map<String, Value>>(&text).unwrap(), raw);
+    }
+
+    #[test]
+    fn both_homes_of_rope_theta_are_read() {
+        let theta = |changes| ModelConfig::from_json(with(&changes)).unwrap().shape().rope_theta;
+        assert_eq!(theta(json!({"rope_theta": 1e6})), 1e6);
+        assert_eq!(theta(json!({"rope_theta": null, "rope_parameters": {"rope_theta": 2e6, "rope_type": "default"}})), 2e6);
+        assert_eq!(theta(json!({"rope_theta": null})), 1e4);
+    }
+
+    #[test]
+    fn a_window_that_no_layer_uses_is_fine() {
+        let unused = json!({"use_sliding_window": true, "sliding_window": 4096, "max_window_layers": 4});
+        assert!(ModelConfig::from_json(with(&unused)).is_ok());
+        assert!(ModelConfig::from_json(with(&json!({"use_sliding_window": false, "sliding_window": 4096}))).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_supported_is_refused_by_name() {
+        check_refused(&json!({"model_type": "llama"}), "`model_type`: \"llama\" is not supported");
+        check_refused(&json!({"architectures": ["Qwen2ForTokenClassification"]}), "`architectures`");
+        check_refused(&json!({"hidden_act": "gelu"}), "`hidden_act`");
+        check_refused(&json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), "`rope_scaling`");
+        check_refused(&json!({"rope_parameters": {"rope_type": "linear", "factor": 4.0}}), "`rope_parameters`");
+        let window = json!({"use_sliding_window": true, "sliding_window": 16, "max_window_layers": 2});
+        check_refused(&window, "sliding-window");
+        check_refused(&json!({"layer_types": ["full_attention", "sliding_attention"]}), "sliding-window");
+        check_refused(&json!({"attention_dropout": 0.1}), "dropout");
+        check_refused(&json!({"quantization_config": {"bits": 4}}), "quantised");
+    }
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused_by_name() {
+        check_refused(&json!({"vocab_size": null}), "`vocab_size`: missing");
+        check_refused(&json!({"hidden_size": "128"}), "`hidden_size`: \"128\" is not a whole number");
+        check_refused(&json!({"num_key_value_heads": 3}), "`num_key_value_heads`: 3 must divide");
+        check_refused(&json!({"head_dim": 15}), "`head_dim`: 15 must be even");
+        check_refused(&json!({"num_hidden_layers": 0}), "`num_hidden_layers`");
+        check_refused(&json!({"rms_norm_eps": 0.0}), "`rms_norm_eps`");
+        let outside = ModelConfig::new(Shape::default(), SpecialIds { pad: Some(512), ..SpecialIds::default() });
+        assert!(outside.unwrap_err().to_string().contains("`pad_token_id`: 512"));
+    }
+}

@@ -1,0 +1,469 @@
+//! Sampling answers to a batch of prompts.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use accredit_core::rng::Stream;
+use tch::{Kind, Tensor};
+
+use crate::cache::Cache;
+use crate::decode::{Decoder, Prompt};
+use crate::device::set_threads;
+use crate::error::{Error, Result};
+use crate::head::extend;
+use crate::qwen2::Model;
+use crate::rotary::Rotary;
+use crate::rows::check_tokens;
+use crate::sample::{Sampling, argmax};
+use crate::shim::InferenceMode;
+
+/// Finished rows leave the batch when at most this share of it is still alive.
+const COMPACT_AT: f64 = 0.9;
+
+/// What to sample. The slices over prompts are of one length.
+#[derive(Clone, Copy, Debug)]
+pub struct Generation<'a> {
+    /// Token ids, none of them empty. Equal ones next to each other (a group) are read once.
+    pub prompts: &'a [&'a [u32]],
+    /// The noise of each answer: token i of it is drawn with `uniform(i)` of its stream and nothing else.
+    pub noise: &'a [Stream],
+    /// Longest answer to each prompt.
+    pub max_new_tokens: &'a [usize],
+    /// Ids that end an answer, and belong to it.
+    pub stop: &'a [u32],
+    /// Logits are divided by it; 0 takes the likeliest token.
+    pub temperature: f32,
+    /// Only so many likeliest tokens.
+    pub top_k: Option<usize>,
+    /// Only the likeliest tokens that together reach this share, after `top_k`.
+    pub top_p: Option<f32>,
+    /// The prompts are dealt to so many threads in equal parts, in order; each uses one thread in libtorch. Logits may
+    /// depend on it in their last bits. On a GPU one is used.
+    pub threads: usize,
+    /// Looked at before every token; true ends with [`Error::Cancelled`].
+    pub cancelled: Option<&'a AtomicBool>,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// A stop token, which is its last token.
+    Stop,
+    /// The limit of new tokens.
+    Length,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Generated {
+    /// The sampled ids.
+    pub tokens: Vec<u32>,
+    /// ln of the probability that each had when it was drawn: with temperature, top-k and top-p; 0 for temperature 0.
+    pub logprobs: Vec<f32>,
+    /// Why it ended.
+    pub stop: StopReason,
+}
+
+/// Samples from a model as it was when the sampler was made.
+#[derive(Debug)]
+pub struct Sampler {
+    decoder: Decoder,
+    made_at: u64,
+    version: Arc<AtomicU64>,
+}
+
+impl Model {
+    /// Prepares the weights for sampling: one pass over them. To be done again after each update.
+    pub fn sampler(&self) -> Result<Sampler> {
+        let _no_grad = tch::no_grad_guard();
+        let weights = self.weights();
+        Ok(Sampler { decoder: Decoder::new(self)?, made_at: weights.version(), version: Arc::clone(&weights.version) })
+    }
+}
+
+impl Sampler {
+    /// One answer per prompt, in the order of the prompts.
+    ///
+    /// Errors: arguments of different lengths or out of range, an empty prompt, an id outside the vocabulary, a prompt
+    /// that leaves too few positions, a model that has changed since, logits that are not finite, a cancelled run.
+    pub fn generate(&self, generation: &Generation) -> Result<Vec<Generated>> {
+        if self.version.load(Ordering::Acquire) != self.made_at {
+            return Err(Error::Stale { what: "sampler" });
+        }
+        let sampling =
+            Sampling { temperature: generation.temperature, top_k: generation.top_k, top_p: generation.top_p };
+        sampling.check()?;
+        self.check(generation)?;
+        let shards = if self.decoder.device().is_cpu() { generation.threads } else { 1 };
+        let size = generation.prompts.len().div_ceil(shards).max(1);
+        let starts: Vec<usize> = (0..generation.prompts.len()).step_by(size).collect();
+        std::thread::scope(|scope| {
+            let shards: Vec<_> = starts
+                .into_iter()
+                .map(|start| {
+                    let end = generation.prompts.len().min(start + size);
+                    let decoder = self.decoder.share();
+                    scope.spawn(move || {
+                        set_threads(1);
+                        Shard { decoder, generation, sampling, start, end }.run()
+                    })
+                })
+                .collect();
+            let mut answers = Vec::with_capacity(generation.prompts.len());
+            for shard in shards {
+                answers.extend(shard.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
+            }
+            Ok(answers)
+        })
+    }
+
+    fn check(&self, generation: &Generation) -> Result<()> {
+        let prompts = generation.prompts.len();
+        for (name, len) in [("noise", generation.noise.len()), ("max_new_tokens", generation.max_new_tokens.len())] {
+            if len != prompts {
+                return Err(Error::argument(name, format!("{len} for {prompts} prompts")));
+            }
+        }
+        if generation.threads == 0 {
+            return Err(Error::argument("threads", "must be at least 1"));
+        }
+        let shape = self.decoder.shape();
+        for (row, (prompt, new)) in generation.prompts.iter().zip(generation.max_new_tokens).enumerate() {
+            if prompt.is_empty() {
+                return Err(Error::argument("prompts", format!("prompt {row} is empty")));
+            }
+            check_tokens(row, prompt, shape)?;
+            let tokens = prompt.len().saturating_add(*new);
+            if tokens > shape.max_positions {
+                return Err(Error::TooLong { row, tokens, max_positions: shape.max_positions });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The prompts `start..end` of a generation, sampled by one thread.
+struct Shard<'a> {
+    decoder: Decoder,
+    generation: &'a Generation<'a>,
+    sampling: Sampling,
+    start: usize,
+    end: usize,
+}
+
+/// One row of the running batch.
+struct Live {
+    /// Index of its prompt.
+    prompt: usize,
+    answer: Generated,
+    finished: bool,
+}
+
+impl Shard<'_> {
+    fn run(&self) -> Result<Vec<Generated>> {
+        let _no_grad = tch::no_grad_guard();
+        let _inference = InferenceMode::enter()?;
+        let empty = Generated { tokens: Vec::new(), logprobs: Vec::new(), stop: StopReason::Length };
+        let mut answers = vec![empty.clone(); self.end - self.start];
+        let prompts = self.distinct_prompts();
+        if prompts.is_empty() {
+            return Ok(answers);
+        }
+        let mut rows: Vec<Live> = prompts
+            .iter()
+            .flat_map(|(_, members)| members)
+            .map(|prompt| Live { prompt: *prompt, answer: empty.clone(), finished: false })
+            .collect();
+        let lengths: Vec<usize> = rows.iter().map(|row| self.generation.prompts[row.prompt].len()).collect();
+        let most_new = rows.iter().map(|row| self.generation.max_new_tokens[row.prompt]).max().unwrap_or(0);
+        let longest = lengths.iter().copied().max().unwrap_or(0);
+        let rotary = Rotary::new(self.decoder.shape(), longest + most_new, self.decoder.device())?;
+        let mut cache = Cache::new(self.decoder.shape(), &lengths, most_new, self.decoder.device())?;
+        let mut row = 0;
+        let placed = prompts.iter().map(|(tokens, members)| {
+            row += members.len();
+            Prompt { tokens, row: row - members.len(), count: members.len() }
+        });
+        let mut logits = self.decoder.prefill(&placed.collect::<Vec<_>>(), &cache, &rotary)?;
+        loop {
+            if self.generation.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
+                return Err(Error::Cancelled);
+            }
+            self.draw(&logits, &mut rows)?;
+            let alive: Vec<i64> = (0..rows.len()).filter(|row| !rows[*row].finished).map(|row| row as i64).collect();
+            if alive.len() as f64 <= COMPACT_AT * rows.len() as f64 {
+                for row in rows.extract_if(.., |row| row.finished) {
+                    answers[row.prompt - self.start] = row.answer;
+                }
+                if alive.is_empty() {
+                    return Ok(answers);
+                }
+                cache.keep(&alive)?;
+            }
+            // A finished row that is still in the batch reads something, and nobody looks at what comes out.
+            let ids: Vec<i64> = rows.iter().map(|row| row.answer.tokens.last().map_or(0, |id| i64::from(*id))).collect();
+            let positions: Vec<i64> = rows
+                .iter()
+                .map(|row| (self.generation.prompts[row.prompt].len() + row.answer.tokens.len() - 1) as i64)
+                .collect();
+            logits = self.decoder.step(&ids, &positions, &mut cache, &rotary)?;
+        }
+    }
+
+    /// Prompts to be answered, the longest first, each with the indices of those equal to it and next to it.
+    fn distinct_prompts(&self) -> Vec<(&[u32], Vec<usize>)> {
+        let mut distinct: Vec<(&[u32], Vec<usize>)> = Vec::new();
+        for index in (self.start..self.end).filter(|index| self.generation.max_new_tokens[*index] > 0) {
+            let tokens = self.generation.prompts[index];
+            match distinct.last_mut() {
+                Some((before, members)) if *before == tokens => members.push(index),
+                _ => distinct.push((tokens, vec![index])),
+            }
+        }
+        distinct.sort_by_key(|(tokens, _)| Reverse(tokens.len()));
+        distinct
+    }
+
+    /// Draws the next token of every row that is not finished from the logits `[B, V]`.
+    fn draw(&self, logits: &Tensor, rows: &mut [Live]) -> Result<()> {
+        let vocab_size = self.decoder.shape().vocab_size;
+        let mut numbers = Vec::new();
+        let temperature = self.sampling.temperature;
+        if self.sampling.is_greedy() {
+            extend(&mut numbers, logits)?;
+        } else if temperature == 1.0 {
+            extend(&mut numbers, &logits.f_softmax(-1, Kind::Float)?)?;
+        } else {
+            let scaled = logits.f_div_scalar(f64::from(temperature))?;
+            extend(&mut numbers, &scaled.f_softmax(-1, Kind::Float)?)?;
+        }
+        for (row, numbers) in rows.iter_mut().zip(numbers.chunks_exact(vocab_size)).filter(|(row, _)| !row.finished) {
+            let position = row.answer.tokens.len();
+            let drawn = if self.sampling.is_greedy() {
+                argmax(numbers).map(|id| (id, 0.0))
+            } else {
+                self.sampling.draw(numbers, self.generation.noise[row.prompt].uniform(position as u64))
+            };
+            let (id, logprob) = drawn.ok_or(Error::Logits { prompt: row.prompt, position })?;
+            row.answer.tokens.push(id);
+            row.answer.logprobs.push(logprob);
+            if self.generation.stop.contains(&id) {
+                row.answer.stop = StopReason::Stop;
+                row.finished = true;
+            } else {
+                row.finished = row.answer.tokens.len() == self.generation.max_new_tokens[row.prompt];
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use accredit_core::rng::Purpose;
+
+    use super::*;
+    use crate::device::Device;
+    use crate::{AdamW, ModelConfig, Optimizer, Row, Shape, SpecialIds, Wanted};
+
+    fn model() -> Model {
+        let shape = Shape { vocab_size: 23, hidden_size: 16, intermediate_size: 24, initializer_range: 0.3, ..Shape::default() };
+        Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 5, Device::CPU).unwrap()
+    }
+
+    /// Prompts of different lengths; two groups of three equal ones.
+    fn prompts() -> Vec<Vec<u32>> {
+        let mut prompts: Vec<Vec<u32>> = (0..8).map(|p| (0..2 + 3 * (p % 4)).map(|i| (5 * p + 7 * i) % 23).collect()).collect();
+        for group in [1, 5] {
+            prompts.splice(group..group, vec![prompts[group].clone(); 2]);
+        }
+        prompts
+    }
+
+    struct Request {
+        prompts: Vec<Vec<u32>>,
+        noise: Vec<Stream>,
+        max_new_tokens: Vec<usize>,
+    }
+
+    impl Request {
+        fn new() -> Self {
+            let prompts = prompts();
+            let noise = (0..prompts.len() as u64).map(|i| Stream::new(9, Purpose::Sampling).with(i)).collect();
+            let max_new_tokens = (0..prompts.len()).map(|i| [20, 3, 11, 0, 7][i % 5]).collect();
+            Self { prompts, noise, max_new_tokens }
+        }
+
+        /// The same prompts, noise and limits in another order or fewer.
+        fn select(&self, indices: &[usize]) -> Self {
+            Self {
+                prompts: indices.iter().map(|i| self.prompts[*i].clone()).collect(),
+                noise: indices.iter().map(|i| self.noise[*i]).collect(),
+                max_new_tokens: indices.iter().map(|i| self.max_new_tokens[*i]).collect(),
+            }
+        }
+
+        fn try_run(&self, sampler: &Sampler, change: impl Fn(&mut Generation)) -> Result<Vec<Generated>> {
+            let prompts: Vec<&[u32]> = self.prompts.iter().map(Vec::as_slice).collect();
+            let mut generation = Generation {
+                prompts: &prompts,
+                noise: &self.noise,
+                max_new_tokens: &self.max_new_tokens,
+                stop: &[4],
+                temperature: 1.0,
+                top_k: None,
+                top_p: None,
+                threads: 1,
+                cancelled: None,
+            };
+            change(&mut generation);
+            sampler.generate(&generation)
+        }
+
+        fn run(&self, sampler: &Sampler) -> Vec<Generated> {
+            self.try_run(sampler, |_| ()).unwrap()
+        }
+    }
+
+    fn check_equal(a: &Generated, b: &Generated) {
+        assert_eq!((&a.tokens, a.stop), (&b.tokens, b.stop));
+        for (a, b) in a.logprobs.iter().zip(&b.logprobs) {
+            assert!((a - b).abs() < 1e-4, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn an_answer_does_not_depend_on_who_else_is_in_the_batch() {
+        let (sampler, request) = (model().sampler().unwrap(), Request::new());
+        let answers = request.run(&sampler);
+        let n = answers.len();
+        let orders: [Vec<usize>; 4] =
+            [(0..n).rev().collect(), (0..n).map(|i| (5 * i + 3) % n).collect(), (0..n).step_by(3).collect(), vec![7]];
+        for order in orders {
+            for (answer, index) in request.select(&order).run(&sampler).iter().zip(order) {
+                check_equal(answer, &answers[index]);
+            }
+        }
+        for threads in [2, 3, 50] {
+            let threaded = request.try_run(&sampler, |generation| generation.threads = threads).unwrap();
+            for (a, b) in threaded.iter().zip(&answers) {
+                check_equal(a, b);
+            }
+        }
+    }
+
+    #[test]
+    fn a_longer_limit_only_adds_tokens() {
+        let (sampler, request) = (model().sampler().unwrap(), Request::new());
+        let (short, long) = (request.run(&sampler), {
+            let longer = Request { max_new_tokens: vec![30; request.prompts.len()], ..request.select(&(0..12).collect::<Vec<_>>()) };
+            longer.run(&sampler)
+        });
+        for ((short, long), limit) in short.iter().zip(&long).zip(&request.max_new_tokens) {
+            let common = short.tokens.len();
+            assert_eq!(short.tokens, long.tokens[..common]);
+            assert!(common <= *limit);
+            assert_eq!(short.stop == StopReason::Stop, short.tokens.last() == Some(&4));
+            assert_eq!(short.stop == StopReason::Length, common == *limit && short.tokens.last() != Some(&4));
+            assert!(!short.tokens[..common.saturating_sub(1)].contains(&4));
+            assert_eq!(short.logprobs.len(), common);
+        }
+        assert!(long.iter().any(|answer| answer.stop == StopReason::Stop));
+    }
+
+    #[test]
+    fn sampled_logprobs_are_those_of_the_training_kernels() {
+        let (model, request) = (model(), Request::new());
+        for temperature in [1.0, 0.7] {
+            let answers =
+                request.try_run(&model.sampler().unwrap(), |generation| generation.temperature = temperature).unwrap();
+            let data: Vec<(Vec<u32>, Vec<u32>)> = request
+                .prompts
+                .iter()
+                .zip(&answers)
+                .map(|(prompt, answer)| {
+                    let tokens = [prompt.as_slice(), &answer.tokens].concat();
+                    let targets = (prompt.len() as u32..tokens.len() as u32).collect();
+                    (tokens, targets)
+                })
+                .collect();
+            let rows: Vec<Row> = data.iter().map(|(tokens, targets)| Row { tokens, targets }).collect();
+            let wanted = Wanted { logprob: true, ..Wanted::default() };
+            let scored = model.score(&rows, wanted, temperature, 1000).unwrap().logprob;
+            let sampled: Vec<f32> = answers.iter().flat_map(|answer| answer.logprobs.clone()).collect();
+            assert_eq!(scored.len(), sampled.len());
+            for (a, b) in scored.iter().zip(&sampled) {
+                assert!((a - b).abs() < 1e-4, "{a} {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn greedy_is_the_likeliest_token_with_certainty() {
+        let (sampler, request) = (model().sampler().unwrap(), Request::new());
+        let greedy = request.try_run(&sampler, |generation| generation.temperature = 0.0).unwrap();
+        let best = request.try_run(&sampler, |generation| generation.top_k = Some(1)).unwrap();
+        assert_eq!(greedy, best);
+        assert!(greedy.iter().flat_map(|answer| &answer.logprobs).all(|logprob| *logprob == 0.0));
+    }
+
+    #[test]
+    fn bad_requests_are_refused_with_their_place() {
+        let (model, request) = (model(), Request::new());
+        let sampler = model.sampler().unwrap();
+        let error = |change: &dyn Fn(&mut Request)| {
+            let mut request = Request::new();
+            change(&mut request);
+            request.run_error(&sampler)
+        };
+        assert_eq!(error(&|r| r.prompts[2].clear()), "prompts: prompt 2 is empty");
+        assert_eq!(error(&|r| r.prompts[2][1] = 23), "row 2, position 1: token id 23 is outside the vocabulary of 23");
+        assert_eq!(error(&|r| r.max_new_tokens[0] = 2047), "row 0: 2049 tokens, but the model has 2048 positions");
+        assert_eq!(error(&|r| drop(r.noise.pop())), "noise: 11 for 12 prompts");
+        let cancelled = AtomicBool::new(true);
+        let stopped = request.try_run(&sampler, |generation| generation.threads = 0).unwrap_err();
+        assert_eq!(stopped.to_string(), "threads: must be at least 1");
+        let prompts: Vec<&[u32]> = request.prompts.iter().map(Vec::as_slice).collect();
+        let generation = Generation {
+            prompts: &prompts,
+            noise: &request.noise,
+            max_new_tokens: &request.max_new_tokens,
+            stop: &[],
+            temperature: 1.0,
+            top_k: None,
+            top_p: None,
+            threads: 2,
+            cancelled: Some(&cancelled),
+        };
+        assert!(matches!(sampler.generate(&generation), Err(Error::Cancelled)));
+    }
+
+    impl Request {
+        fn run_error(&self, sampler: &Sampler) -> String {
+            self.try_run(sampler, |_| ()).unwrap_err().to_string()
+        }
+    }
+
+    #[test]
+    fn a_sampler_from_before_an_update_is_refused() {
+        let model = model().with_gradients().unwrap();
+        let sampler = model.sampler().unwrap();
+        Optimizer::new(&model, AdamW::default()).unwrap().step(1e-3).unwrap();
+        assert_eq!(Request::new().run_error(&sampler), "the weights have changed since this sampler was made: make it anew");
+        assert_eq!(Request::new().run(&model.sampler().unwrap()).len(), 12);
+    }
+
+    #[test]
+    fn logits_that_are_not_finite_are_refused_with_their_place() {
+        let model = model();
+        let _ = model.layers()[0].second_norm.shallow_clone().fill_(f64::NAN);
+        let error = Request::new().run_error(&model.sampler().unwrap());
+        assert!(error.ends_with("new token 0: the logits hold NaN or infinity"), "{error}");
+    }
+
+    #[test]
+    fn no_prompts_give_no_answers() {
+        assert_eq!(Request::new().select(&[]).run(&model().sampler().unwrap()), []);
+    }
+}

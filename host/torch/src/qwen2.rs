@@ -1,0 +1,214 @@
+//! Qwen2 (Yang et al. 2024, arXiv:2407.10671): a decoder with pre-RMSNorm, rotary positions, grouped-query attention with
+//! biases on q, k, v only, SwiGLU, and an output layer that may be the embedding. Equal to transformers'
+//! `Qwen2ForCausalLM` within rounding.
+//!
+//! Axes: B rows, T tokens of a row, D hidden size, H query heads, K key and value heads, C head width.
+
+use std::fs;
+use std::path::Path;
+
+use tch::Tensor;
+
+use crate::config::{CONFIG_FILE, ModelConfig};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::files::write_aside;
+use crate::rotary::Rotary;
+use crate::rows::Batch;
+use crate::weights::Weights;
+
+/// Weights of one layer, views of the flat buffer.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    /// `[D]`.
+    pub(crate) input_norm: Tensor,
+    /// `[(H + 2 K) C, D]`.
+    pub(crate) qkv_weight: Tensor,
+    /// `[(H + 2 K) C]`.
+    pub(crate) qkv_bias: Tensor,
+    /// `[D, H C]`.
+    pub(crate) output: Tensor,
+    /// `[D]`.
+    pub(crate) second_norm: Tensor,
+    /// `[2 I, D]`, I the intermediate size: gate, then up.
+    pub(crate) gate_up: Tensor,
+    /// `[D, I]`.
+    pub(crate) down: Tensor,
+}
+
+/// A model: its configuration and its weights, in f32.
+#[derive(Debug)]
+pub struct Model {
+    config: ModelConfig,
+    device: Device,
+    weights: Weights,
+    embedding: Tensor,
+    layers: Vec<Layer>,
+    norm: Tensor,
+    head: Option<Tensor>,
+}
+
+impl Model {
+    /// Reads a Hugging Face model folder: `config.json` and `model.safetensors`, or its shards. Errors: a file that is
+    /// missing or broken, a model that is not supported, weights that do not fit.
+    pub fn load(folder: &Path, device: Device) -> Result<Self> {
+        let config = ModelConfig::load(folder)?;
+        let weights = Weights::load(config.shape(), folder, device)?;
+        Self::new(config, weights, device)
+    }
+
+    /// A new model. Its weights are a function of the seed and the configuration.
+    pub fn create(config: ModelConfig, seed: u64, device: Device) -> Result<Self> {
+        let weights = Weights::create(config.shape(), seed, device)?;
+        Self::new(config, weights, device)
+    }
+
+    /// A copy of the weights as they are now, without gradients: a reference model.
+    pub fn frozen_copy(&self) -> Result<Self> {
+        Self::new(self.config.clone(), self.weights.frozen_copy(self.config.shape())?, self.device)
+    }
+
+    /// The same model with room for gradients, so that it can be trained. A model is frozen until then.
+    pub fn with_gradients(mut self) -> Result<Self> {
+        self.weights.keep_gradients()?;
+        Ok(self)
+    }
+
+    /// Writes `config.json` and `model.safetensors` into a folder, which transformers can load. Each file is written
+    /// aside and renamed; the folder is made if it is not there.
+    pub fn save(&self, folder: &Path) -> Result<()> {
+        fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+        write_aside(&folder.join(CONFIG_FILE), |to| {
+            fs::write(to, self.config.to_json()).map_err(|e| Error::io(to, e))
+        })?;
+        self.weights.save(folder)
+    }
+
+    fn new(config: ModelConfig, weights: Weights, device: Device) -> Result<Self> {
+        let mut views = weights.parameters.iter().map(Tensor::shallow_clone);
+        let mut next = || views.next().ok_or_else(|| Error::torch("the layout of the weights has too few slots"));
+        let embedding = next()?;
+        let mut layers = Vec::with_capacity(config.shape().layers);
+        for _ in 0..config.shape().layers {
+            layers.push(Layer {
+                input_norm: next()?,
+                qkv_weight: next()?,
+                qkv_bias: next()?,
+                output: next()?,
+                second_norm: next()?,
+                gate_up: next()?,
+                down: next()?,
+            });
+        }
+        let norm = next()?;
+        let head = if config.shape().tied { None } else { Some(next()?) };
+        Ok(Self { config, device, embedding, layers, norm, head, weights })
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Where the weights lie.
+    pub fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Number of weights; a tied output layer counts once.
+    pub fn weight_count(&self) -> usize {
+        self.weights.count()
+    }
+
+    pub(crate) fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    /// `[V, D]`.
+    pub(crate) fn embedding(&self) -> &Tensor {
+        &self.embedding
+    }
+
+    pub(crate) fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// `[D]`.
+    pub(crate) fn norm(&self) -> &Tensor {
+        &self.norm
+    }
+
+    /// The output layer, `[V, D]`.
+    pub(crate) fn head(&self) -> &Tensor {
+        self.head.as_ref().unwrap_or(&self.embedding)
+    }
+
+    /// Where the gradient of the output layer is added up, `[V, D]`.
+    pub(crate) fn head_gradient(&self) -> Result<Tensor> {
+        let (_, gradients) = self.weights.gradient.as_ref().ok_or(Error::Frozen)?;
+        let index = if self.head.is_some() { gradients.len() - 1 } else { 0 };
+        Ok(gradients[index].shallow_clone())
+    }
+
+    /// Hidden states that predict the batch's targets, after the last norm: `[N, D]`.
+    pub(crate) fn hidden_of_targets(&self, batch: &Batch) -> Result<Tensor> {
+        self.rms_norm(&self.hidden(&batch.ids)?.f_index_select(0, &batch.sources)?, &self.norm)
+    }
+
+    /// Token ids `[B, T]` to the residual stream after the last layer, `[B T, D]`. Causal; padding at the right needs no
+    /// mask.
+    pub(crate) fn hidden(&self, ids_bt: &Tensor) -> Result<Tensor> {
+        let shape = self.config.shape();
+        let (b, t) = ids_bt.size2()?;
+        let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
+        let inner = shape.intermediate_size as i64;
+        let rotary = Rotary::new(shape, t as usize, self.device)?;
+        let (cosine, sine) = (rotary.cosine.f_view([1, t, 1, width])?, rotary.sine.f_view([1, t, 1, width])?);
+        let mut x = Tensor::f_embedding(&self.embedding, &ids_bt.f_view([-1])?, -1, false, false)?;
+        for layer in &self.layers {
+            let normed = self.rms_norm(&x, &layer.input_norm)?;
+            let qkv = normed.f_linear(&layer.qkv_weight, Some(&layer.qkv_bias))?.f_view([b, t, heads + 2 * kv_heads, width])?;
+            let [qk, v] = split(&qkv, [heads + kv_heads, kv_heads], 2)?;
+            let qk = qk.f_mul(&cosine)?.f_add(&qk.f_roll(width / 2, -1)?.f_mul(&sine)?)?;
+            let [q, k] = split(&qk, [heads, kv_heads], 2)?;
+            let attended = Tensor::f_scaled_dot_product_attention(
+                &q.f_transpose(1, 2)?,
+                &repeat_heads(&k, heads / kv_heads)?,
+                &repeat_heads(&v, heads / kv_heads)?,
+                None::<&Tensor>,
+                0.0,
+                true,
+                None,
+                false,
+            )?;
+            let attended = attended.f_transpose(1, 2)?.f_reshape([b * t, heads * width])?;
+            x = x.f_add(&attended.f_linear(&layer.output, None::<&Tensor>)?)?;
+            let normed = self.rms_norm(&x, &layer.second_norm)?;
+            let [gate, up] = split(&normed.f_linear(&layer.gate_up, None::<&Tensor>)?, [inner, inner], -1)?;
+            x = x.f_add(&gate.f_silu()?.f_mul(&up)?.f_linear(&layer.down, None::<&Tensor>)?)?;
+        }
+        Ok(x)
+    }
+
+    fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+        Ok(x.f_rms_norm(self.config.shape().hidden_size as i64, Some(weight), self.config.shape().rms_norm_eps)?)
+    }
+}
+
+/// Views of the parts of a dimension. Backward of a split is one concatenation, where each `narrow` would fill a buffer
+/// of full size.
+fn split<const PARTS: usize>(tensor: &Tensor, sizes: [i64; PARTS], dim: i64) -> Result<[Tensor; PARTS]> {
+    let parts = tensor.f_split_with_sizes(sizes.as_slice(), dim)?;
+    parts.try_into().map_err(|_| Error::torch("split gave another number of parts"))
+}
+
+/// `[B, T, K, C]` to `[B, K times, T, C]`, each key or value head as often as it has query heads.
+fn repeat_heads(heads_btkc: &Tensor, times: i64) -> Result<Tensor> {
+    let heads = heads_btkc.f_transpose(1, 2)?;
+    if times == 1 {
+        return Ok(heads);
+    }
+    let size = heads.size();
+    let (b, k, t, c) = (size[0], size[1], size[2], size[3]);
+    Ok(heads.f_unsqueeze(2)?.f_expand([b, k, times, t, c], false)?.f_reshape([b, k * times, t, c])?)
+}

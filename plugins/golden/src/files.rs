@@ -29,7 +29,8 @@ pub struct GoldenFile {
 #[derive(Debug, Deserialize)]
 pub struct Variant {
     /// Its name.
-    pub variant: String,
+    #[serde(rename = "variant")]
+    pub name: String,
     /// Where it comes from.
     pub provenance: Provenance,
     /// What it was run with.

@@ -81,9 +81,9 @@ fn run(arguments: &Arguments) -> Result<Counts> {
             gae: None,
         };
         for variant in &file.variants {
-            let name = format!("{} {} {}", file.algorithm, file.case, variant.variant);
+            let name = format!("{} {} {}", file.algorithm, file.case, variant.name);
             let planned = mapping::plan(&file.algorithm, variant);
-            let listed = exceptions.variant(&file.algorithm, &variant.variant);
+            let listed = exceptions.variant(&file.algorithm, &variant.name);
             match (planned, listed) {
                 (Err(_), Some(reason)) => {
                     counts.not_expressed += 1;
@@ -106,7 +106,10 @@ fn run(arguments: &Arguments) -> Result<Counts> {
     }
     for entry in exceptions.unused(&files) {
         counts.failed += 1;
-        print("not_expressed.toml", &format!("FAIL stands for nothing: {entry}"))?;
+        print(
+            "not_expressed.toml",
+            &format!("FAIL stands for nothing: {entry}"),
+        )?;
     }
     writeln!(
         stdout(),
@@ -175,7 +178,7 @@ fn report(
         }
     };
     for field in variant.expected.keys() {
-        let listed = exceptions.field(&file.algorithm, &variant.variant, field);
+        let listed = exceptions.field(&file.algorithm, &variant.name, field);
         let name = format!("{name} {field}");
         let line = match (results.remove(field), listed) {
             (Some(Ok(difference)), None) => {

@@ -20,7 +20,7 @@ impl Gae {
     /// Takes them out of the golden file of `ppo_gae`.
     pub fn of(file: &GoldenFile) -> Result<Self> {
         const VARIANT: &str = "verl_outcome_g0.99_l0.95";
-        let variant = file.variants.iter().find(|v| v.variant == VARIANT);
+        let variant = file.variants.iter().find(|v| v.name == VARIANT);
         let variant = variant.with_context(|| format!("ppo_gae.{}: no {VARIANT}", file.case))?;
         let matrix = |field: &str| -> Result<Vec<Vec<f32>>> {
             let value = variant.expected.get(field).unwrap_or(&Value::Null);
@@ -56,8 +56,12 @@ pub fn episodes(
                 let count = tokens.kind.len();
                 tokens.columns.clone_from(&step.tokens.columns);
                 let at = |matrix: &[Vec<f32>]| -> Result<Vec<f32>> {
-                    let row = matrix.get(index).and_then(|row| row.get(place..place + count));
-                    Ok(row.with_context(|| format!("{}: too few numbers", source.traj_id))?.to_vec())
+                    let row = matrix
+                        .get(index)
+                        .and_then(|row| row.get(place..place + count));
+                    Ok(row
+                        .with_context(|| format!("{}: too few numbers", source.traj_id))?
+                        .to_vec())
                 };
                 let gae = || gae.context("the advantages of ppo_gae are needed");
                 let (advantage, target) = match run.given {
@@ -138,7 +142,10 @@ fn adapt(
         let new = value.iter().map(|v| (0.9 * f64::from(*v) + 0.1) as f32);
         columns.insert("new_value".into(), new.collect());
     }
-    for (name, column) in [("given_advantage", advantage), ("given_value_target", target)] {
+    for (name, column) in [
+        ("given_advantage", advantage),
+        ("given_value_target", target),
+    ] {
         if let Some(column) = column {
             columns.insert(name.into(), column);
         }
@@ -184,7 +191,9 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
             for episode in episodes {
                 for step in &episode.steps {
                     for (token, kind) in step.tokens.kind.iter().enumerate() {
-                        let one = |(name, column): (&String, &Vec<f32>)| (name.clone(), vec![column[token]]);
+                        let one = |(name, column): (&String, &Vec<f32>)| {
+                            (name.clone(), vec![column[token]])
+                        };
                         let tokens = Tokens {
                             kind: vec![*kind],
                             columns: step.tokens.columns.iter().map(one).collect(),
@@ -195,7 +204,11 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
                             ..step.clone()
                         };
                         let trained = *kind != TokenKind::Observation;
-                        batches.push(if trained { alone(episode, vec![one]) } else { None });
+                        batches.push(if trained {
+                            alone(episode, vec![one])
+                        } else {
+                            None
+                        });
                     }
                 }
             }
@@ -204,7 +217,7 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
     }
 }
 
-/// The index of the first response token of each row, in a list of all tokens, and the number of tokens of all rows.
+/// The place of each row's first response token in a list of all tokens; none for a row without one.
 pub fn first_tokens(episodes: &[Trajectory]) -> Vec<Option<usize>> {
     let mut firsts = Vec::new();
     let mut place = 0;
@@ -213,7 +226,9 @@ pub fn first_tokens(episodes: &[Trajectory]) -> Vec<Option<usize>> {
         for (index, step) in episode.steps.iter().enumerate() {
             kinds.extend(&step.tokens.kind);
             if episode.layout == Layout::Step || index + 1 == episode.steps.len() {
-                let first = kinds.iter().position(|kind| **kind != TokenKind::Observation);
+                let first = kinds
+                    .iter()
+                    .position(|kind| **kind != TokenKind::Observation);
                 firsts.push(first.map(|first| place + first));
                 place += kinds.len();
                 kinds.clear();

@@ -13,7 +13,7 @@ use crate::{
 /// What has to be run for a variant.
 pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
     let mut settings = Settings::new(&variant.settings);
-    let name = variant.variant.as_str();
+    let name = variant.name.as_str();
     let runs = match (algorithm, variant.provenance.function.as_deref()) {
         ("grpo", Some("compute_grpo_outcome_advantage")) => advantages::verl(&mut settings),
         ("grpo", Some("RemoteExperienceMaker.compute_advantages_and_returns")) => {

@@ -4,6 +4,7 @@
 //! "no such file". So every file passes here first.
 
 use std::{
+    fmt::Write as _,
     fs::File,
     io::{self, Read, Seek},
     path::{Path, PathBuf},
@@ -282,11 +283,11 @@ fn sha256(mut file: &File) -> io::Result<String> {
         }
         hash.update(&buffer[..read]);
     }
-    Ok(hash
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+    let mut text = String::with_capacity(64);
+    for byte in hash.finalize() {
+        let _ = write!(text, "{byte:02x}");
+    }
+    Ok(text)
 }
 
 /// The name of an ELF machine number, as rustc spells it where it knows it.

@@ -149,11 +149,11 @@ fn check_layout(header: &'static LibHeader, minor: u32) -> Result<(), Refusal> {
         .layout()
         .ok_or_else(|| Refusal::Entry("it carries no description of its types".to_owned()))?;
     let host = <PluginRef as StableAbi>::LAYOUT;
-    let plugin_is_older = minor <= API_MINOR;
-    let (interface, implementation) = if plugin_is_older {
-        (plugin, host)
-    } else {
+    let plugin_is_newer = minor > API_MINOR;
+    let (interface, implementation) = if plugin_is_newer {
         (host, plugin)
+    } else {
+        (plugin, host)
     };
     // Fresh globals: with shared ones, what an earlier plugin looked like decides about this one.
     check_layout_compatibility_with_globals(interface, implementation, &CheckingGlobals::new())
@@ -161,13 +161,13 @@ fn check_layout(header: &'static LibHeader, minor: u32) -> Result<(), Refusal> {
             tracing::debug!("all differences at the boundary: {errors}");
             Refusal::OtherLayout {
                 minor,
-                differences: differences(&errors, plugin_is_older),
+                differences: differences(&errors, plugin_is_newer),
             }
         })
 }
 
 /// One line for each difference, and not more than a reader takes in.
-fn differences(errors: &AbiInstabilityErrors, plugin_is_older: bool) -> Vec<String> {
+fn differences(errors: &AbiInstabilityErrors, plugin_is_newer: bool) -> Vec<String> {
     const SHOWN: usize = 8;
     let mut lines: Vec<String> = Vec::new();
     for error in &errors.errors {
@@ -183,7 +183,7 @@ fn differences(errors: &AbiInstabilityErrors, plugin_is_older: bool) -> Vec<Stri
             .collect::<Vec<_>>()
             .join(" > ");
         for reason in &error.errs {
-            let line = format!("{path}: {}", difference(reason, plugin_is_older));
+            let line = format!("{path}: {}", difference(reason, plugin_is_newer));
             if !lines.contains(&line) {
                 lines.push(line);
             }
@@ -197,12 +197,12 @@ fn differences(errors: &AbiInstabilityErrors, plugin_is_older: bool) -> Vec<Stri
     lines
 }
 
-fn difference(reason: &AbiInstability, plugin_is_older: bool) -> String {
+fn difference(reason: &AbiInstability, plugin_is_newer: bool) -> String {
     let sides = |expected: &dyn fmt::Display, found: &dyn fmt::Display| {
-        if plugin_is_older {
-            format!("plugin {expected}, host {found}")
-        } else {
+        if plugin_is_newer {
             format!("plugin {found}, host {expected}")
+        } else {
+            format!("plugin {expected}, host {found}")
         }
     };
     match reason {

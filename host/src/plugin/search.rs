@@ -241,7 +241,7 @@ impl SearchPath {
                     continue;
                 }
             };
-            here.retain(|path| path.extension() == Some(OsStr::new("so")) && !path.is_dir());
+            here.retain(|path| is_library(path) && !path.is_dir());
             here.sort();
             libraries.extend(here);
         }
@@ -249,13 +249,18 @@ impl SearchPath {
     }
 }
 
+/// Whether a file has the ending of a shared library.
+fn is_library(path: &Path) -> bool {
+    path.extension() == Some(OsStr::new("so"))
+}
+
 /// The file and the scheme, if `plugin` is written as a file.
 fn as_file(plugin: &str) -> Option<(&str, Option<&str>)> {
     let (file, scheme) = match plugin.rsplit_once('#') {
-        Some((file, scheme)) if file.ends_with(".so") => (file, Some(scheme)),
+        Some((file, scheme)) if is_library(Path::new(file)) => (file, Some(scheme)),
         _ => (plugin, None),
     };
-    (file.contains('/') || file.ends_with(".so")).then_some((file, scheme))
+    (file.contains('/') || is_library(Path::new(file))).then_some((file, scheme))
 }
 
 /// `grpo` for `libaccredit_grpo.so`.

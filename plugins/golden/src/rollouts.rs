@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::{
-    files::{GoldenFile, Input, RowLayout},
+    files::{GoldenFile, Input},
     plan::{Given, Run, Unit},
 };
 
@@ -37,7 +37,7 @@ impl Gae {
 /// The episodes that a run is made on.
 pub fn episodes(
     input: &Input,
-    layout: RowLayout,
+    layout: Layout,
     run: &Run,
     gae: Option<&Gae>,
 ) -> Result<Vec<Trajectory>> {
@@ -73,12 +73,12 @@ pub fn episodes(
                 place += count;
                 adapt(&mut tokens, run, advantage, target)
                     .with_context(|| source.traj_id.clone())?;
-                if layout == RowLayout::Step {
+                if layout == Layout::Step {
                     drop_observations(&mut tokens);
                 }
                 let masked = match layout {
-                    RowLayout::Traj => run.masked_rows.contains(&index),
-                    RowLayout::Step => run.masked_rows.contains(&(rows + steps.len())),
+                    Layout::Trajectory => run.masked_rows.contains(&index),
+                    Layout::Step => run.masked_rows.contains(&(rows + steps.len())),
                 };
                 if masked {
                     tokens.kind.fill(TokenKind::Observation);
@@ -95,10 +95,7 @@ pub fn episodes(
             }
             rows += steps.len();
             episodes.push(Trajectory {
-                layout: match layout {
-                    RowLayout::Traj => Layout::Trajectory,
-                    RowLayout::Step => Layout::Step,
-                },
+                layout,
                 group: group.group_id.clone(),
                 trajectory: source.traj_id.clone(),
                 status: if source.truncated {
@@ -236,4 +233,120 @@ pub fn first_tokens(episodes: &[Trajectory]) -> Vec<Option<usize>> {
         }
     }
     firsts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// One trajectory of two steps: response, environment, response.
+    fn input() -> Input {
+        let step = |kinds: &[&str], numbers: &[f32]| {
+            json!({"state_key": "s", "next_state_key": null, "reward": 0.5, "done": false,
+                "tokens": {"kind": kinds, "new_logprob": numbers, "entropy": numbers, "value": numbers}})
+        };
+        serde_json::from_value(json!({
+            "schema": "accredit-rollout/1",
+            "groups": [{"group_id": "g", "trajectories": [{
+                "traj_id": "t", "truncated": true, "outcome_reward": 2.0,
+                "steps": [
+                    step(&["observation", "think", "action"], &[9.0, 1.0, 2.0]),
+                    step(&["format"], &[3.0]),
+                ],
+            }]}],
+        }))
+        .unwrap()
+    }
+
+    fn run() -> Run {
+        Run::constant(0.0).objective(json!({}))
+    }
+
+    #[test]
+    fn rows_of_steps_have_no_tokens_of_the_environment() {
+        let gae = Gae {
+            advantages: vec![vec![0.0, 1.0, 2.0, 3.0]],
+            returns: vec![vec![0.0, 4.0, 5.0, 6.0]],
+        };
+        let run = Run {
+            given: Given::Returns,
+            new_values: true,
+            ..run()
+        };
+        let of = |layout| episodes(&input(), layout, &run, Some(&gae)).unwrap();
+        let episode = &of(Layout::Step)[0];
+        assert_eq!(
+            (episode.outcome, episode.status),
+            (Some(2.0), Status::TruncatedSteps)
+        );
+        let columns = &episode.steps[0].tokens.columns;
+        assert_eq!(columns["new_logprob"], [1.0, 2.0]);
+        assert_eq!(columns["new_entropy"], [1.0, 2.0]);
+        assert_eq!(columns["new_value"], [1.0, 1.9]);
+        assert_eq!(columns["given_advantage"], [0.0, 0.0]);
+        assert_eq!(columns["given_value_target"], [4.0, 5.0]);
+        assert_eq!(episode.steps[1].tokens.columns["given_value_target"], [6.0]);
+        assert_eq!(first_tokens(&of(Layout::Step)), [Some(0), Some(2)]);
+        assert_eq!(first_tokens(&of(Layout::Trajectory)), [Some(1)]);
+        assert!(episodes(&input(), Layout::Step, &run, None).is_err());
+    }
+
+    #[test]
+    fn a_masked_row_has_no_response_token() {
+        let run = Run {
+            masked_rows: [1].into(),
+            ..run()
+        };
+        let masked = |layout| -> Vec<bool> {
+            let episodes = episodes(&input(), layout, &run, None).unwrap();
+            let steps = episodes[0].steps.iter();
+            steps
+                .map(|step| {
+                    step.tokens
+                        .kind
+                        .iter()
+                        .all(|k| *k == TokenKind::Observation)
+                })
+                .collect()
+        };
+        assert_eq!(masked(Layout::Step), [false, true]);
+        assert_eq!(masked(Layout::Trajectory), [false, false]);
+    }
+
+    #[test]
+    fn without_an_objective_there_are_no_fresh_log_probabilities() {
+        let run = Run::new(Vec::new());
+        let episodes = episodes(&input(), Layout::Trajectory, &run, None).unwrap();
+        assert!(
+            !episodes[0].steps[0]
+                .tokens
+                .columns
+                .contains_key("new_logprob")
+        );
+    }
+
+    #[test]
+    fn units_cut_the_rollouts() {
+        let of = |layout, unit| {
+            let episodes = episodes(&input(), layout, &run(), None).unwrap();
+            let tokens = |batch: &Option<Vec<Trajectory>>| {
+                let batch = batch.as_ref()?;
+                let steps = batch.iter().flat_map(|episode| &episode.steps);
+                Some(steps.map(|step| step.tokens.kind.len()).sum::<usize>())
+            };
+            batches(&episodes, unit)
+                .iter()
+                .map(tokens)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(Layout::Trajectory, Unit::Whole), [Some(4)]);
+        assert_eq!(of(Layout::Trajectory, Unit::Row), [Some(4)]);
+        assert_eq!(of(Layout::Step, Unit::Row), [Some(2), Some(1)]);
+        assert_eq!(
+            of(Layout::Trajectory, Unit::Token),
+            [None, Some(1), Some(1), Some(1)]
+        );
+    }
 }

@@ -13,7 +13,8 @@ use crate::command;
 pub struct Workspace {
     /// Where cargo builds to; `CARGO_TARGET_DIR` and cargo's configuration are taken into account.
     pub target: PathBuf,
-    /// Packages that build a plugin to ship: the shared libraries under plugins/.
+    /// Packages that build a plugin to ship: the shared libraries under plugins/. A package with a program as well, as
+    /// the one that compares golden numbers, has its plugin for itself.
     pub plugins: Vec<String>,
     /// Packages that build a plugin only for tests: the shared libraries elsewhere.
     pub fixtures: Vec<String>,
@@ -35,7 +36,7 @@ impl Workspace {
         let plugins_folder = path(&metadata, "workspace_root")?.join("plugins");
         let (mut plugins, mut fixtures) = (Vec::new(), Vec::new());
         for package in metadata["packages"].as_array().context("the list `packages` is missing")? {
-            if !is_shared_library(package) {
+            if !has_target(package, "cdylib") || has_target(package, "bin") {
                 continue;
             }
             let name = package["name"].as_str().context("a package has no `name`")?.to_string();
@@ -62,9 +63,9 @@ impl Workspace {
     }
 }
 
-fn is_shared_library(package: &Value) -> bool {
+fn has_target(package: &Value, wanted: &str) -> bool {
     let targets = package["targets"].as_array().into_iter().flatten();
-    targets.flat_map(|target| target["kind"].as_array().into_iter().flatten()).any(|kind| kind == "cdylib")
+    targets.flat_map(|target| target["kind"].as_array().into_iter().flatten()).any(|kind| kind == wanted)
 }
 
 /// Packages as arguments of cargo: `--package a --package b`.
@@ -78,14 +79,16 @@ mod tests {
 
     #[test]
     fn plugins_are_the_shared_libraries_under_plugins() {
-        let package = |name: &str, folder: &str, kind: &str| {
+        let package = |name: &str, folder: &str, kinds: &str| {
+            let kinds: Vec<String> = kinds.split(' ').map(|kind| format!(r#"{{"kind": ["{kind}"]}}"#)).collect();
             format!(
-                r#"{{"name": "{name}", "manifest_path": "/src/{folder}/Cargo.toml", "targets": [{{"kind": ["{kind}"]}}]}}"#
+                r#"{{"name": "{name}", "manifest_path": "/src/{folder}/Cargo.toml", "targets": [{}]}}"#,
+                kinds.join(",")
             )
         };
         let packages = [
             package("accredit-grpo", "plugins/grpo", "cdylib"),
-            package("accredit-golden", "plugins/golden", "bin"),
+            package("accredit-golden", "plugins/golden", "cdylib bin"),
             package("accredit-misbehave", "host/tests/fixtures/misbehave", "cdylib"),
             package("accredit", "host", "lib"),
         ];

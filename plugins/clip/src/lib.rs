@@ -23,7 +23,7 @@
 //! advantage and one weight.
 //!
 //! Divergence from the reference, per token, with `d = new - reference`: `k1 = d`, `k2 = d^2 / 2`,
-//! `k3 = exp(-d) - 1 + d` with the exponent cut at 20 and the result at 10, `abs = |d|`. `v` is half the larger of the
+//! `k3 = exp(-d) - 1 + d` with its result cut at `kl_clamp` and its exponent at 20, `abs = |d|`. `v` is half the larger of the
 //! squared errors of the value and of the value cut to `value_clip` around the old one.
 //!
 //! | `aggregate` | value | as in |
@@ -59,6 +59,7 @@
 //! | `aggregate` | `token-mean` with `token`, `step-mean-token-mean` with `step`, `seq-mean-token-mean` with `row` | see above |
 //! | `norm_length` | | the constant of `seq-mean-token-sum-norm`, for example the longest response |
 //! | `kl`, `kl_coef` | `"none"`, `0` | `"k1"`, `"k2"`, `"k3"`, `"abs"`; with a factor of 0 it is only reported |
+//! | `kl_clamp` | `10` | where `k3` is cut, as in verl; 0 cuts neither result nor exponent, as in TRL |
 //! | `entropy_coef` | `0` | rewards entropy |
 //! | `value_coef`, `value_clip` | `0`, `0.5` | trains the critic; a clip of 0 cuts nothing |
 //!
@@ -278,11 +279,17 @@ impl ClipObjective {
 
     /// The divergence from the reference: its share in the loss; adds its derivatives.
     fn divergence(&self, batch: &Batch<'_>, slopes: &mut [f32], host: &Host) -> Result<f64> {
-        let Settings { kl, kl_coef, .. } = self.settings;
+        let Settings {
+            kl,
+            kl_coef,
+            kl_clamp,
+            ..
+        } = self.settings;
         let (new, reference) = (batch.get(NEW_LOGPROB)?, batch.get(REF_LOGPROB)?);
         let (mut loss, mut sum) = (0.0, 0.0);
         for (token, share) in self.share.iter().enumerate() {
-            let (estimate, slope) = kl.estimate(f64::from(new[token]), f64::from(reference[token]));
+            let (estimate, slope) =
+                kl.estimate(f64::from(new[token]), f64::from(reference[token]), kl_clamp);
             sum += estimate;
             loss += share * estimate;
             slopes[token] = (f64::from(slopes[token]) + kl_coef * share * slope) as f32;

@@ -6,7 +6,7 @@ use accredit_plugin_api::prelude::*;
 
 use crate::{
     aggregate::{Aggregate, Mode},
-    kl::Kl,
+    kl::{Kl, KlClamp},
     ratio::{LogRatioClamp, Ratio},
     surrogate::Clip,
 };
@@ -41,6 +41,9 @@ params! {
         /// Factor of the divergence in the loss; 0 only reports it.
         #[range(0.0..)]
         kl_coef: f64 = 0.0,
+        /// Where the estimate k3 is cut; 0 does not cut.
+        #[range(0.0..)]
+        kl_clamp: f64 = 10.0,
         /// Factor of the entropy that is taken off the loss.
         entropy_coef: f64 = 0.0,
         /// Factor of the critic's loss.
@@ -67,6 +70,8 @@ pub struct Settings {
     pub kl: Kl,
     /// Its factor.
     pub kl_coef: f64,
+    /// Where it is cut.
+    pub kl_clamp: KlClamp,
     /// The entropy's factor.
     pub entropy_coef: f64,
     /// The critic's factor.
@@ -129,6 +134,7 @@ impl Settings {
             mode,
             kl: params.kl,
             kl_coef: params.kl_coef,
+            kl_clamp: KlClamp::new(params.kl_clamp),
             entropy_coef: params.entropy_coef,
             value_coef: params.value_coef,
             value_clip: if params.value_clip > 0.0 {

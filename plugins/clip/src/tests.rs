@@ -433,6 +433,21 @@ proptest! {
     }
 
     #[test]
+    fn a_permutation_permutes_the_result_bit_for_bit(batch in minibatch(), params in parameters(), turn in any::<prop::sample::Index>()) {
+        let whole = objective(&params, &batch);
+        let mut rows: Vec<usize> = (0..row_count(&batch)).rev().collect();
+        let middle = turn.index(rows.len());
+        rows.rotate_left(middle);
+        let (loss, tokens) = micro_batch(&params, &batch, &rows);
+        prop_assert!((loss - whole.loss).abs() < 1e-12 * whole.loss.abs().max(1.0));
+        prop_assert_eq!(tokens.len(), batch.tokens());
+        for (token, slopes) in tokens {
+            let expected = [whole.d_logprob[token], whole.d_entropy[token], whole.d_value[token]];
+            prop_assert_eq!(slopes.map(f32::to_bits), expected.map(f32::to_bits));
+        }
+    }
+
+    #[test]
     fn derivatives_are_those_of_the_loss(batch in minibatch(), params in parameters(), pick in any::<prop::sample::Index>()) {
         // A mean ratio passes each token only its own term: that is the whole derivative where all that share the ratio
         // have one advantage, one weight and one share.

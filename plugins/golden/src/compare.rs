@@ -76,7 +76,10 @@ mod tests {
 
     #[test]
     fn rows_are_read_one_after_the_other() {
-        assert_eq!(flatten(&json!([[1, 2.5], [], [-3]])).unwrap(), [1.0, 2.5, -3.0]);
+        assert_eq!(
+            flatten(&json!([[1, 2.5], [], [-3]])).unwrap(),
+            [1.0, 2.5, -3.0]
+        );
         assert_eq!(flatten(&json!(4)).unwrap(), [4.0]);
         assert!(flatten(&json!([["x"]])).is_err());
     }

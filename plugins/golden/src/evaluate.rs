@@ -1,7 +1,10 @@
 //! A run through the shared libraries: the host loads the plugins of a configuration and calls them on the episodes, as
 //! `accredit credit` does.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    path::Path,
+};
 
 use accredit::{
     config::Loaded,
@@ -31,26 +34,53 @@ struct Scored {
     metrics: BTreeMap<(String, String), f64>,
 }
 
-/// Makes a run on these episodes: its fields' numbers, in the order of the fields.
-pub fn evaluate(run: &Run, episodes: &[Trajectory], search: &SearchPath) -> Result<Vec<Vec<f64>>> {
-    let text = toml::to_string(&run.config()).context("the configuration of a run")?;
-    let loaded = Loaded::from_text(Path::new("golden.toml"), text)?;
-    let mut pipeline = plan::load(&loaded, search, &Supply::rollouts(), Services::default())?;
-    let scored = batches(episodes, run.unit)
-        .iter()
-        .map(|batch| {
-            batch
-                .as_ref()
-                .map(|batch| score(&mut pipeline, batch))
-                .transpose()
-        })
-        .collect::<Result<Vec<_>>>()?;
-    run.fields
-        .iter()
-        .map(|(name, source)| {
-            numbers(source, run.unit, &scored, episodes).with_context(|| name.clone())
-        })
-        .collect()
+/// The plugins, and the configurations that are loaded so far: many variants share one.
+pub struct Evaluator {
+    search: SearchPath,
+    pipelines: BTreeMap<String, Pipeline>,
+}
+
+impl Evaluator {
+    /// With plugins from here.
+    pub fn new(search: SearchPath) -> Self {
+        Self {
+            search,
+            pipelines: BTreeMap::new(),
+        }
+    }
+
+    fn pipeline(&mut self, run: &Run) -> Result<&mut Pipeline> {
+        let text = toml::to_string(&run.config()).context("the configuration of a run")?;
+        match self.pipelines.entry(text) {
+            Entry::Occupied(loaded) => Ok(loaded.into_mut()),
+            Entry::Vacant(place) => {
+                let loaded = Loaded::from_text(Path::new("golden.toml"), place.key())?;
+                let supply = Supply::rollouts();
+                let services = Services::default();
+                Ok(place.insert(plan::load(&loaded, &self.search, &supply, services)?))
+            }
+        }
+    }
+
+    /// Makes a run on these episodes: its fields' numbers, in the order of the fields.
+    pub fn evaluate(&mut self, run: &Run, episodes: &[Trajectory]) -> Result<Vec<Vec<f64>>> {
+        let pipeline = self.pipeline(run)?;
+        let scored = batches(episodes, run.unit)
+            .iter()
+            .map(|batch| {
+                batch
+                    .as_ref()
+                    .map(|batch| score(pipeline, batch))
+                    .transpose()
+            })
+            .collect::<Result<Vec<_>>>()?;
+        run.fields
+            .iter()
+            .map(|(name, source)| {
+                numbers(source, run.unit, &scored, episodes).with_context(|| name.clone())
+            })
+            .collect()
+    }
 }
 
 fn score(pipeline: &mut Pipeline, episodes: &[Trajectory]) -> Result<Scored> {

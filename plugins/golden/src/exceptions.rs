@@ -87,7 +87,7 @@ impl Exceptions {
             let mut variants = own.flat_map(|file| &file.variants).peekable();
             variants.peek().is_none()
                 || variants.any(|variant| {
-                    entry.covers(&entry.algorithm, &variant.variant)
+                    entry.covers(&entry.algorithm, &variant.name)
                         && entry
                             .fields
                             .iter()
@@ -134,13 +134,19 @@ mod tests {
     #[test]
     fn patterns_and_fields() {
         let list = Exceptions::parse(LIST).unwrap();
-        assert_eq!(list.variant("grpo", "openrlhf_x"), Some("another algorithm"));
+        assert_eq!(
+            list.variant("grpo", "openrlhf_x"),
+            Some("another algorithm")
+        );
         assert_eq!(list.variant("grpo", "verl_opo2"), None);
         assert_eq!(list.variant("kl", "verl_opo"), None);
         assert_eq!(list.variant("grpo", "ragen"), None);
         assert_eq!(list.field("grpo", "ragen", "std"), Some("not seen"));
         assert_eq!(list.field("grpo", "ragen", "mean"), None);
-        assert!(Exceptions::parse("[[entry]]\nalgorithm = \"a\"\nvariants = []\nreason = \"r\"").is_err());
+        assert!(
+            Exceptions::parse("[[entry]]\nalgorithm = \"a\"\nvariants = []\nreason = \"r\"")
+                .is_err()
+        );
     }
 
     #[test]

@@ -29,13 +29,15 @@ pub struct GoldenFile {
 #[derive(Debug, Deserialize)]
 pub struct Variant {
     /// Its name.
-    pub variant: String,
+    #[serde(rename = "variant")]
+    pub name: String,
     /// Where it comes from.
     pub provenance: Provenance,
     /// What it was run with.
     pub settings: Map<String, Value>,
-    /// How rows are cut.
-    pub layout: RowLayout,
+    /// How rows are cut: `traj`, a row is a trajectory with the environment's tokens; `step`, a row is a step without
+    /// them; others are no rollouts.
+    pub layout: String,
     /// What it was computed in.
     #[serde(default)]
     pub dtype: String,
@@ -48,16 +50,6 @@ pub struct Variant {
 pub struct Provenance {
     /// The function that was run; none where the numbers were made without the authors' code.
     pub function: Option<String>,
-}
-
-/// How rows are cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RowLayout {
-    /// A row is a trajectory with the environment's tokens.
-    Traj,
-    /// A row is a step without them.
-    Step,
 }
 
 /// Rollouts.

@@ -28,6 +28,7 @@ use anyhow::{Context, Result};
 use clap::Parser;
 
 use crate::{
+    evaluate::Evaluator,
     exceptions::Exceptions,
     files::{Folder, GoldenFile, Input, Variant},
     plan::{Given, Plan},
@@ -71,7 +72,7 @@ fn run(arguments: &Arguments) -> Result<Counts> {
     let folder = Folder::open(&arguments.folder)?;
     let files = folder.golden_files(&arguments.algorithms)?;
     let exceptions = Exceptions::checked_in()?;
-    let search = SearchPath::new(arguments.plugins.iter().cloned());
+    let mut evaluator = Evaluator::new(SearchPath::new(arguments.plugins.iter().cloned()));
     let mut counts = Counts::default();
     for file in &files {
         let mut inputs = Inputs {
@@ -81,9 +82,9 @@ fn run(arguments: &Arguments) -> Result<Counts> {
             gae: None,
         };
         for variant in &file.variants {
-            let name = format!("{} {} {}", file.algorithm, file.case, variant.variant);
+            let name = format!("{} {} {}", file.algorithm, file.case, variant.name);
             let planned = mapping::plan(&file.algorithm, variant);
-            let listed = exceptions.variant(&file.algorithm, &variant.variant);
+            let listed = exceptions.variant(&file.algorithm, &variant.name);
             match (planned, listed) {
                 (Err(_), Some(reason)) => {
                     counts.not_expressed += 1;
@@ -98,7 +99,7 @@ fn run(arguments: &Arguments) -> Result<Counts> {
                     print(&name, "FAIL can be expressed, and is in not_expressed.toml")?;
                 }
                 (Ok(plan), None) => {
-                    let results = compare_variant(&mut inputs, variant, &plan, &search);
+                    let results = compare_variant(&mut evaluator, &mut inputs, variant, &plan);
                     report(&mut counts, &exceptions, file, variant, &name, results)?;
                 }
             }
@@ -106,7 +107,10 @@ fn run(arguments: &Arguments) -> Result<Counts> {
     }
     for entry in exceptions.unused(&files) {
         counts.failed += 1;
-        print("not_expressed.toml", &format!("FAIL stands for nothing: {entry}"))?;
+        print(
+            "not_expressed.toml",
+            &format!("FAIL stands for nothing: {entry}"),
+        )?;
     }
     writeln!(
         stdout(),
@@ -128,10 +132,10 @@ struct Inputs<'a> {
 
 /// The difference of each field that a variant expects and the plan gives.
 fn compare_variant(
+    evaluator: &mut Evaluator,
     inputs: &mut Inputs<'_>,
     variant: &Variant,
     plan: &Plan,
-    search: &SearchPath,
 ) -> Result<BTreeMap<String, Result<f64>>> {
     if inputs.input.is_none() {
         inputs.input = Some(inputs.folder.input(&inputs.file.input)?);
@@ -148,7 +152,7 @@ fn compare_variant(
         wanted
             .fields
             .retain(|(field, _)| variant.expected.contains_key(field));
-        let found = evaluate::evaluate(&wanted, &episodes, search)?;
+        let found = evaluator.evaluate(&wanted, &episodes)?;
         for ((field, _), found) in wanted.fields.iter().zip(found) {
             let expected = compare::flatten(&variant.expected[field]);
             let difference = expected.and_then(|expected| compare::difference(&found, &expected));
@@ -175,7 +179,7 @@ fn report(
         }
     };
     for field in variant.expected.keys() {
-        let listed = exceptions.field(&file.algorithm, &variant.variant, field);
+        let listed = exceptions.field(&file.algorithm, &variant.name, field);
         let name = format!("{name} {field}");
         let line = match (results.remove(field), listed) {
             (Some(Ok(difference)), None) => {

@@ -2,15 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use accredit_core::episode::Layout;
 use serde_json::{Value, json};
-
-use crate::files::RowLayout;
 
 /// Everything that is run for one variant.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// How rows are cut.
-    pub layout: RowLayout,
+    pub layout: Layout,
     /// The runs; each gives some of the fields.
     pub runs: Vec<Run>,
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use crate::{
-    files::{GoldenFile, Input, RowLayout},
+    files::{GoldenFile, Input},
     plan::{Given, Run, Unit},
 };
 
@@ -20,7 +20,7 @@ impl Gae {
     /// Takes them out of the golden file of `ppo_gae`.
     pub fn of(file: &GoldenFile) -> Result<Self> {
         const VARIANT: &str = "verl_outcome_g0.99_l0.95";
-        let variant = file.variants.iter().find(|v| v.variant == VARIANT);
+        let variant = file.variants.iter().find(|v| v.name == VARIANT);
         let variant = variant.with_context(|| format!("ppo_gae.{}: no {VARIANT}", file.case))?;
         let matrix = |field: &str| -> Result<Vec<Vec<f32>>> {
             let value = variant.expected.get(field).unwrap_or(&Value::Null);
@@ -37,7 +37,7 @@ impl Gae {
 /// The episodes that a run is made on.
 pub fn episodes(
     input: &Input,
-    layout: RowLayout,
+    layout: Layout,
     run: &Run,
     gae: Option<&Gae>,
 ) -> Result<Vec<Trajectory>> {
@@ -56,8 +56,12 @@ pub fn episodes(
                 let count = tokens.kind.len();
                 tokens.columns.clone_from(&step.tokens.columns);
                 let at = |matrix: &[Vec<f32>]| -> Result<Vec<f32>> {
-                    let row = matrix.get(index).and_then(|row| row.get(place..place + count));
-                    Ok(row.with_context(|| format!("{}: too few numbers", source.traj_id))?.to_vec())
+                    let row = matrix
+                        .get(index)
+                        .and_then(|row| row.get(place..place + count));
+                    Ok(row
+                        .with_context(|| format!("{}: too few numbers", source.traj_id))?
+                        .to_vec())
                 };
                 let gae = || gae.context("the advantages of ppo_gae are needed");
                 let (advantage, target) = match run.given {
@@ -69,12 +73,12 @@ pub fn episodes(
                 place += count;
                 adapt(&mut tokens, run, advantage, target)
                     .with_context(|| source.traj_id.clone())?;
-                if layout == RowLayout::Step {
+                if layout == Layout::Step {
                     drop_observations(&mut tokens);
                 }
                 let masked = match layout {
-                    RowLayout::Traj => run.masked_rows.contains(&index),
-                    RowLayout::Step => run.masked_rows.contains(&(rows + steps.len())),
+                    Layout::Trajectory => run.masked_rows.contains(&index),
+                    Layout::Step => run.masked_rows.contains(&(rows + steps.len())),
                 };
                 if masked {
                     tokens.kind.fill(TokenKind::Observation);
@@ -91,10 +95,7 @@ pub fn episodes(
             }
             rows += steps.len();
             episodes.push(Trajectory {
-                layout: match layout {
-                    RowLayout::Traj => Layout::Trajectory,
-                    RowLayout::Step => Layout::Step,
-                },
+                layout,
                 group: group.group_id.clone(),
                 trajectory: source.traj_id.clone(),
                 status: if source.truncated {
@@ -138,7 +139,10 @@ fn adapt(
         let new = value.iter().map(|v| (0.9 * f64::from(*v) + 0.1) as f32);
         columns.insert("new_value".into(), new.collect());
     }
-    for (name, column) in [("given_advantage", advantage), ("given_value_target", target)] {
+    for (name, column) in [
+        ("given_advantage", advantage),
+        ("given_value_target", target),
+    ] {
         if let Some(column) = column {
             columns.insert(name.into(), column);
         }
@@ -184,7 +188,9 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
             for episode in episodes {
                 for step in &episode.steps {
                     for (token, kind) in step.tokens.kind.iter().enumerate() {
-                        let one = |(name, column): (&String, &Vec<f32>)| (name.clone(), vec![column[token]]);
+                        let one = |(name, column): (&String, &Vec<f32>)| {
+                            (name.clone(), vec![column[token]])
+                        };
                         let tokens = Tokens {
                             kind: vec![*kind],
                             columns: step.tokens.columns.iter().map(one).collect(),
@@ -195,7 +201,11 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
                             ..step.clone()
                         };
                         let trained = *kind != TokenKind::Observation;
-                        batches.push(if trained { alone(episode, vec![one]) } else { None });
+                        batches.push(if trained {
+                            alone(episode, vec![one])
+                        } else {
+                            None
+                        });
                     }
                 }
             }
@@ -204,7 +214,7 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
     }
 }
 
-/// The index of the first response token of each row, in a list of all tokens, and the number of tokens of all rows.
+/// The place of each row's first response token in a list of all tokens; none for a row without one.
 pub fn first_tokens(episodes: &[Trajectory]) -> Vec<Option<usize>> {
     let mut firsts = Vec::new();
     let mut place = 0;
@@ -213,7 +223,9 @@ pub fn first_tokens(episodes: &[Trajectory]) -> Vec<Option<usize>> {
         for (index, step) in episode.steps.iter().enumerate() {
             kinds.extend(&step.tokens.kind);
             if episode.layout == Layout::Step || index + 1 == episode.steps.len() {
-                let first = kinds.iter().position(|kind| **kind != TokenKind::Observation);
+                let first = kinds
+                    .iter()
+                    .position(|kind| **kind != TokenKind::Observation);
                 firsts.push(first.map(|first| place + first));
                 place += kinds.len();
                 kinds.clear();
@@ -221,4 +233,120 @@ pub fn first_tokens(episodes: &[Trajectory]) -> Vec<Option<usize>> {
         }
     }
     firsts
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// One trajectory of two steps: response, environment, response.
+    fn input() -> Input {
+        let step = |kinds: &[&str], numbers: &[f32]| {
+            json!({"state_key": "s", "next_state_key": null, "reward": 0.5, "done": false,
+                "tokens": {"kind": kinds, "new_logprob": numbers, "entropy": numbers, "value": numbers}})
+        };
+        serde_json::from_value(json!({
+            "schema": "accredit-rollout/1",
+            "groups": [{"group_id": "g", "trajectories": [{
+                "traj_id": "t", "truncated": true, "outcome_reward": 2.0,
+                "steps": [
+                    step(&["observation", "think", "action"], &[9.0, 1.0, 2.0]),
+                    step(&["format"], &[3.0]),
+                ],
+            }]}],
+        }))
+        .unwrap()
+    }
+
+    fn run() -> Run {
+        Run::constant(0.0).objective(json!({}))
+    }
+
+    #[test]
+    fn rows_of_steps_have_no_tokens_of_the_environment() {
+        let gae = Gae {
+            advantages: vec![vec![0.0, 1.0, 2.0, 3.0]],
+            returns: vec![vec![0.0, 4.0, 5.0, 6.0]],
+        };
+        let run = Run {
+            given: Given::Returns,
+            new_values: true,
+            ..run()
+        };
+        let of = |layout| episodes(&input(), layout, &run, Some(&gae)).unwrap();
+        let episode = &of(Layout::Step)[0];
+        assert_eq!(
+            (episode.outcome, episode.status),
+            (Some(2.0), Status::TruncatedSteps)
+        );
+        let columns = &episode.steps[0].tokens.columns;
+        assert_eq!(columns["new_logprob"], [1.0, 2.0]);
+        assert_eq!(columns["new_entropy"], [1.0, 2.0]);
+        assert_eq!(columns["new_value"], [1.0, 1.9]);
+        assert_eq!(columns["given_advantage"], [0.0, 0.0]);
+        assert_eq!(columns["given_value_target"], [4.0, 5.0]);
+        assert_eq!(episode.steps[1].tokens.columns["given_value_target"], [6.0]);
+        assert_eq!(first_tokens(&of(Layout::Step)), [Some(0), Some(2)]);
+        assert_eq!(first_tokens(&of(Layout::Trajectory)), [Some(1)]);
+        assert!(episodes(&input(), Layout::Step, &run, None).is_err());
+    }
+
+    #[test]
+    fn a_masked_row_has_no_response_token() {
+        let run = Run {
+            masked_rows: [1].into(),
+            ..run()
+        };
+        let masked = |layout| -> Vec<bool> {
+            let episodes = episodes(&input(), layout, &run, None).unwrap();
+            let steps = episodes[0].steps.iter();
+            steps
+                .map(|step| {
+                    step.tokens
+                        .kind
+                        .iter()
+                        .all(|k| *k == TokenKind::Observation)
+                })
+                .collect()
+        };
+        assert_eq!(masked(Layout::Step), [false, true]);
+        assert_eq!(masked(Layout::Trajectory), [false, false]);
+    }
+
+    #[test]
+    fn without_an_objective_there_are_no_fresh_log_probabilities() {
+        let run = Run::new(Vec::new());
+        let episodes = episodes(&input(), Layout::Trajectory, &run, None).unwrap();
+        assert!(
+            !episodes[0].steps[0]
+                .tokens
+                .columns
+                .contains_key("new_logprob")
+        );
+    }
+
+    #[test]
+    fn units_cut_the_rollouts() {
+        let of = |layout, unit| {
+            let episodes = episodes(&input(), layout, &run(), None).unwrap();
+            let tokens = |batch: &Option<Vec<Trajectory>>| {
+                let batch = batch.as_ref()?;
+                let steps = batch.iter().flat_map(|episode| &episode.steps);
+                Some(steps.map(|step| step.tokens.kind.len()).sum::<usize>())
+            };
+            batches(&episodes, unit)
+                .iter()
+                .map(tokens)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(of(Layout::Trajectory, Unit::Whole), [Some(4)]);
+        assert_eq!(of(Layout::Trajectory, Unit::Row), [Some(4)]);
+        assert_eq!(of(Layout::Step, Unit::Row), [Some(2), Some(1)]);
+        assert_eq!(
+            of(Layout::Trajectory, Unit::Token),
+            [None, Some(1), Some(1), Some(1)]
+        );
+    }
 }

@@ -94,7 +94,9 @@ impl<'a> Settings<'a> {
         });
         match indices {
             Some(indices) => Ok(indices),
-            None => inexpressible(format!("the setting `{key}` is {value}, and no list of rows")),
+            None => inexpressible(format!(
+                "the setting `{key}` is {value}, and no list of rows"
+            )),
         }
     }
 
@@ -102,14 +104,16 @@ impl<'a> Settings<'a> {
     pub fn must_be(&mut self, key: &str, expected: &Value) -> Result<()> {
         match self.value(key) {
             Some(value) if value == expected => Ok(()),
-            other => inexpressible(format!("the setting `{key}` is {other:?}, and not {expected}")),
+            other => inexpressible(format!(
+                "the setting `{key}` is {other:?}, and not {expected}"
+            )),
         }
     }
 
     /// Settings that say how upstream was run, and change no number here.
     pub fn remarks(&mut self, keys: &[&str]) {
         for key in keys {
-            self.unread.remove(key);
+            self.unread.remove(*key);
         }
     }
 
@@ -131,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_setting_that_nobody_read_is_refused() {
-        let Value::Object(values) = json!({"low": 0.2, "delta": null, "mode": "x", "note": "y"}) else {
+        let Value::Object(values) = json!({"low": 0.2, "delta": null, "mode": "x", "note": "y"})
+        else {
             unreachable!("an object");
         };
         let mut settings = Settings::new(&values);

@@ -70,6 +70,8 @@ pub fn named(settings: &mut Settings<'_>) -> Result<Run> {
         }
         "verl_outcome_g0.99_l0.95 whitened GAE"
         | "whitened GAE gamma .99 lambda .95 on the outcome reward" => Ok(gae()),
-        other => inexpressible(format!("nothing here stands for the advantages \"{other}\"")),
+        other => inexpressible(format!(
+            "nothing here stands for the advantages \"{other}\""
+        )),
     }
 }

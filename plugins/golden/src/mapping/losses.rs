@@ -94,7 +94,9 @@ pub fn verl_2025_aggregates(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     let padded = settings.number("padded_len")?;
     let run = |mode: &str| {
         let params = json!({"entropy_coef": -1.0, "aggregate": mode});
-        Run::constant(0.0).objective(params).field(mode, Source::Loss)
+        Run::constant(0.0)
+            .objective(params)
+            .field(mode, Source::Loss)
     };
     let sum = Run::constant(0.0)
         .objective(json!({"entropy_coef": -1.0 / padded, "aggregate": "token-sum"}))
@@ -113,7 +115,10 @@ pub fn verl_value(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     settings.must_be("returns", &json!("variant verl_outcome_g0.99_l0.95"))?;
     let clip = settings.number("cliprange_value")?;
     let run = value(clip, settings.text("loss_agg_mode")?)
-        .field("clipfrac", Source::Metric("objective", "value_clip_fraction"))
+        .field(
+            "clipfrac",
+            Source::Metric("objective", "value_clip_fraction"),
+        )
         .field("grad_vpreds", Source::ValueSlopes);
     Ok(vec![run])
 }
@@ -122,8 +127,8 @@ pub fn verl_value(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
 pub fn openrlhf_value(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     settings.must_be("values", &json!("0.9*value+0.1"))?;
     settings.must_be("returns", &json!("as verl_outcome_g0.99_l0.95"))?;
-    let run = value(settings.number("clip_eps")?, "token-mean")
-        .field("grad_values", Source::ValueSlopes);
+    let run =
+        value(settings.number("clip_eps")?, "token-mean").field("grad_values", Source::ValueSlopes);
     Ok(vec![run])
 }
 
@@ -135,8 +140,7 @@ fn value(clip: f64, mode: &str) -> Run {
         ..Run::new(vec![given(true)])
     };
     let params = json!({"value_coef": 1.0, "value_clip": clip, "aggregate": mode});
-    run.objective(params)
-        .field("loss", Source::Loss)
+    run.objective(params).field("loss", Source::Loss)
 }
 
 /// OpenRLHF's policy loss.
@@ -202,6 +206,7 @@ pub fn trl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
             json!(if beta > 0.0 { "k3" } else { "none" }),
         ),
         ("kl_coef".to_owned(), json!(beta)),
+        ("kl_clamp".to_owned(), json!(0.0)),
     ]);
     Ok(vec![loss_fields(run.objective(Value::Object(params)))])
 }

@@ -4,6 +4,8 @@
 mod advantages;
 mod losses;
 
+use accredit_core::episode::Layout;
+
 use crate::{
     files::Variant,
     plan::Plan,
@@ -13,7 +15,7 @@ use crate::{
 /// What has to be run for a variant.
 pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
     let mut settings = Settings::new(&variant.settings);
-    let name = variant.variant.as_str();
+    let name = variant.name.as_str();
     let runs = match (algorithm, variant.provenance.function.as_deref()) {
         ("grpo", Some("compute_grpo_outcome_advantage")) => advantages::verl(&mut settings),
         ("grpo", Some("RemoteExperienceMaker.compute_advantages_and_returns")) => {
@@ -35,8 +37,78 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
         (_, None) => return inexpressible(format!("nothing here stands for `{algorithm}`")),
     }?;
     settings.finish()?;
-    Ok(Plan {
-        layout: variant.layout,
-        runs,
-    })
+    let layout = match variant.layout.as_str() {
+        "traj" => Layout::Trajectory,
+        "step" => Layout::Step,
+        other => return inexpressible(format!("nothing here stands for rows of `{other}`")),
+    };
+    Ok(Plan { layout, runs })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::{exceptions::Exceptions, files::Folder};
+
+    fn variant(function: &str, settings: &str, layout: &str) -> Variant {
+        let text = format!(
+            r#"{{"variant": "v", "provenance": {{"function": "{function}"}}, "settings": {settings},
+            "layout": "{layout}", "expected": {{}}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn the_checked_in_numbers_are_all_mapped_or_listed() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+        let files = Folder::open(&folder).unwrap().golden_files(&[]).unwrap();
+        let list = Exceptions::checked_in().unwrap();
+        let mut mapped = 0;
+        for file in &files {
+            for variant in &file.variants {
+                let planned = plan(&file.algorithm, variant);
+                let listed = list.variant(&file.algorithm, &variant.name);
+                assert_eq!(
+                    planned.is_err(),
+                    listed.is_some(),
+                    "{} {}: {planned:?}",
+                    file.algorithm,
+                    variant.name
+                );
+                mapped += usize::from(planned.is_ok());
+            }
+        }
+        assert!(mapped > 200, "{mapped}");
+        assert_eq!(list.unused(&files), Vec::<String>::new());
+    }
+
+    #[test]
+    fn settings_decide() {
+        let settings = r#"{"epsilon": 0.5, "norm_adv_by_std_in_grpo": false}"#;
+        let one = plan(
+            "grpo",
+            &variant("compute_grpo_outcome_advantage", settings, "step"),
+        )
+        .unwrap();
+        assert_eq!(one.layout, Layout::Step);
+        assert_eq!(one.runs[0].credit[0].params["eps"], 0.5);
+        assert_eq!(one.runs[0].credit[0].params["std"], false);
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        let reason = |function, settings, layout| {
+            let planned = plan("grpo", &variant(function, settings, layout));
+            planned.unwrap_err().0
+        };
+        let settings = r#"{"epsilon": 1e-6, "norm_adv_by_std_in_grpo": true}"#;
+        let function = "compute_grpo_outcome_advantage";
+        assert!(reason("compute_other", settings, "traj").contains("compute_other"));
+        assert!(reason(function, settings, "dist").contains("dist"));
+        let more = r#"{"epsilon": 1e-6, "norm_adv_by_std_in_grpo": true, "delta": 1}"#;
+        assert!(reason(function, more, "traj").contains("delta"));
+        assert!(reason(function, "{}", "traj").contains("norm_adv_by_std_in_grpo"));
+    }
 }

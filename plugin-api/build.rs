@@ -9,9 +9,6 @@ fn main() {
         .and_then(|output| String::from_utf8(output.stdout).ok())
         .unwrap_or_default();
     println!("cargo:rustc-env=ACCREDIT_RUSTC={}", version.trim());
-    println!(
-        "cargo:rustc-env=ACCREDIT_TARGET={}",
-        std::env::var("TARGET").unwrap_or_default()
-    );
+    println!("cargo:rustc-env=ACCREDIT_TARGET={}", std::env::var("TARGET").unwrap_or_default());
     println!("cargo:rerun-if-changed=build.rs");
 }

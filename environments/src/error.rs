@@ -59,17 +59,12 @@ impl EnvironmentError {
 /// The valid name that is nearest to one that is not, if any is near at all.
 pub(crate) fn nearest<'a>(name: &str, valid: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let closeness = |other: &str| strsim::jaro_winkler(&name.to_lowercase(), other);
-    valid
-        .into_iter()
-        .filter(|other| closeness(other) > 0.75)
-        .max_by(|a, b| closeness(a).total_cmp(&closeness(b)))
+    valid.into_iter().filter(|other| closeness(other) > 0.75).max_by(|a, b| closeness(a).total_cmp(&closeness(b)))
 }
 
 /// The end of a sentence about an unknown name.
 pub(crate) fn did_you_mean(nearest: Option<&str>) -> String {
-    nearest
-        .map(|name| format!(" (did you mean `{name}`?)"))
-        .unwrap_or_default()
+    nearest.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -92,29 +92,17 @@ impl registry::Settings for Settings {
     fn check(&self) -> Result<(), EnvironmentError> {
         let probability = |value: f64| (0.0..=1.0).contains(&value);
         if !(2..=64).contains(&self.size) {
-            return Err(Self::misfit(
-                "size",
-                format!("must be 2 to 64, not {}", self.size),
-            ));
+            return Err(Self::misfit("size", format!("must be 2 to 64, not {}", self.size)));
         }
         if self.map == MapSource::Gym && self.size != 4 {
-            return Err(Self::misfit(
-                "size",
-                format!("the gym map is 4x4, so this must be 4, not {}", self.size),
-            ));
+            return Err(Self::misfit("size", format!("the gym map is 4x4, so this must be 4, not {}", self.size)));
         }
         if !probability(self.p_frozen) {
-            return Err(Self::misfit(
-                "p_frozen",
-                format!("must be a probability, 0 to 1, not {}", self.p_frozen),
-            ));
+            return Err(Self::misfit("p_frozen", format!("must be a probability, 0 to 1, not {}", self.p_frozen)));
         }
         let farthest = 2 * (self.size - 1);
         if !(1..=farthest).contains(&self.min_distance) {
-            let message = format!(
-                "must be 1 to {farthest} for maps of size {}, not {}",
-                self.size, self.min_distance
-            );
+            let message = format!("must be 1 to {farthest} for maps of size {}, not {}", self.size, self.min_distance);
             return Err(Self::misfit("min_distance", message));
         }
         if !probability(self.success_rate) {
@@ -127,27 +115,17 @@ impl registry::Settings for Settings {
             return Err(Self::misfit("max_actions_per_turn", "must be at least 1"));
         }
         if !(1..=1000).contains(&self.expert_horizon) {
-            return Err(Self::misfit(
-                "expert_horizon",
-                format!("must be 1 to 1000, not {}", self.expert_horizon),
-            ));
+            return Err(Self::misfit("expert_horizon", format!("must be 1 to 1000, not {}", self.expert_horizon)));
         }
         Ok(())
     }
 
     fn traits(&self) -> Traits {
-        Traits {
-            states: true,
-            expert: true,
-            answers: false,
-        }
+        Traits { states: true, expert: true, answers: false }
     }
 
     fn build(self) -> Result<Box<dyn Environment>, EnvironmentError> {
-        Ok(Box::new(FrozenLake {
-            settings: self,
-            episode: None,
-        }))
+        Ok(Box::new(FrozenLake { settings: self, episode: None }))
     }
 }
 
@@ -178,11 +156,7 @@ impl Episode {
         let next = self.map.neighbour(self.place, actual);
         self.place = next.unwrap_or(self.place);
         self.used += 1;
-        let slipped = if actual == intended {
-            ""
-        } else {
-            "slipped and "
-        };
+        let slipped = if actual == intended { "" } else { "slipped and " };
         let moved = match next {
             Some(_) => format!("You {slipped}moved {}", actual.name()),
             None => format!("You {slipped}ran into the {} edge", actual.name()),
@@ -199,10 +173,7 @@ impl Episode {
         Turn {
             observation: view::show(view, &self.map, self.place),
             state: Some(view::grid(&self.map, self.place)),
-            actions: actions
-                .iter()
-                .map(|direction| direction.name().to_owned())
-                .collect(),
+            actions: actions.iter().map(|direction| direction.name().to_owned()).collect(),
         }
     }
 }
@@ -212,17 +183,9 @@ fn parse(action: Option<&str>, max_actions: usize) -> (Vec<Direction>, bool) {
     let text = action.unwrap_or_default();
     let parts: Vec<&str> = match max_actions {
         1 => vec![text.trim()],
-        _ => text
-            .split(SEPARATOR)
-            .map(str::trim)
-            .filter(|part| !part.is_empty())
-            .take(max_actions)
-            .collect(),
+        _ => text.split(SEPARATOR).map(str::trim).filter(|part| !part.is_empty()).take(max_actions).collect(),
     };
-    let directions: Vec<Direction> = parts
-        .iter()
-        .filter_map(|part| Direction::parse(part))
-        .collect();
+    let directions: Vec<Direction> = parts.iter().filter_map(|part| Direction::parse(part)).collect();
     let valid = !directions.is_empty() && directions.len() == parts.len();
     (directions, valid)
 }
@@ -239,9 +202,7 @@ impl Environment for FrozenLake {
         };
         let answer = match self.settings.max_actions_per_turn {
             1 => "Answer with one action.".to_owned(),
-            n => format!(
-                "Answer with 1 to {n} actions, separated by {SEPARATOR}; they are played in order."
-            ),
+            n => format!("Answer with 1 to {n} actions, separated by {SEPARATOR}; they are played in order."),
         };
         format!(
             "You are on a frozen lake. Walk to the goal without falling into a hole. {ice} \
@@ -252,12 +213,7 @@ impl Environment for FrozenLake {
     }
 
     fn reset(&mut self, seed: u64) -> Result<Turn, EnvironmentError> {
-        let Settings {
-            size,
-            p_frozen,
-            min_distance,
-            ..
-        } = self.settings;
+        let Settings { size, p_frozen, min_distance, .. } = self.settings;
         let map = match self.settings.map {
             MapSource::Gym => Some(Map::gym()),
             MapSource::Random => Map::random(seed, size, p_frozen, min_distance),
@@ -273,13 +229,7 @@ impl Environment for FrozenLake {
         let mut ice = Pcg64::new(seed);
         // The original draws its starting state here, though there is only one.
         ice.uniform();
-        let episode = Episode {
-            place: map.start,
-            map,
-            used: 0,
-            ice,
-            plan: None,
-        };
+        let episode = Episode { place: map.start, map, used: 0, ice, plan: None };
         Ok(self.episode.insert(episode).turn(self.settings.view))
     }
 
@@ -291,15 +241,8 @@ impl Environment for FrozenLake {
         let (directions, valid_action) = parse(action, self.settings.max_actions_per_turn);
         let mut feedback = Vec::new();
         if !valid_action {
-            let what = if action.is_some() {
-                "Not a valid action"
-            } else {
-                "No action"
-            };
-            feedback.push(format!(
-                "{what}: the actions are {}.",
-                Direction::ALL.map(Direction::name).join(", ")
-            ));
+            let what = if action.is_some() { "Not a valid action" } else { "No action" };
+            feedback.push(format!("{what}: the actions are {}.", Direction::ALL.map(Direction::name).join(", ")));
         }
         for direction in directions {
             feedback.push(episode.play(direction, self.settings.success_rate));
@@ -320,27 +263,15 @@ impl Environment for FrozenLake {
 
     fn expert(&mut self) -> Option<Demonstration> {
         let episode = self.episode.as_mut().filter(|episode| !episode.is_over())?;
-        let Settings {
-            success_rate,
-            expert_horizon,
-            ..
-        } = self.settings;
-        let plan = episode
-            .plan
-            .get_or_insert_with(|| Plan::new(&episode.map, success_rate, expert_horizon));
+        let Settings { success_rate, expert_horizon, .. } = self.settings;
+        let plan = episode.plan.get_or_insert_with(|| Plan::new(&episode.map, success_rate, expert_horizon));
         Some(Demonstration {
             think: expert::think(&episode.map, episode.place),
-            action: plan
-                .best(&episode.map, episode.place, episode.used)
-                .name()
-                .to_owned(),
+            action: plan.best(&episode.map, episode.place, episode.used).name().to_owned(),
         })
     }
 
     fn task(&self) -> Task {
-        Task {
-            text: "Walk to the goal without falling into a hole.".to_owned(),
-            answer: None,
-        }
+        Task { text: "Walk to the goal without falling into a hole.".to_owned(), answer: None }
     }
 }

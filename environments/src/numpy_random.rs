@@ -20,11 +20,7 @@ impl Pcg64 {
         let [a, b, c, d] = seed_sequence(seed);
         let wide = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
         let increment = wide(c, d) << 1 | 1;
-        let mut stream = Self {
-            state: 0,
-            increment,
-            half: None,
-        };
+        let mut stream = Self { state: 0, increment, half: None };
         stream.advance();
         stream.state = stream.state.wrapping_add(wide(a, b));
         stream.advance();
@@ -32,10 +28,7 @@ impl Pcg64 {
     }
 
     fn advance(&mut self) {
-        self.state = self
-            .state
-            .wrapping_mul(MULTIPLIER)
-            .wrapping_add(self.increment);
+        self.state = self.state.wrapping_mul(MULTIPLIER).wrapping_add(self.increment);
     }
 
     fn bits64(&mut self) -> u64 {
@@ -121,9 +114,7 @@ mod tests {
         assert_eq!(stream.uniform(), uniform[3]);
         assert_eq!(stream.below(4), below[9]);
         assert_eq!([(); 4].map(|()| stream.below(3_000_000_000)), wide);
-        let drawn: Vec<usize> = (0..12)
-            .filter(|_| !stream.is_first([0.9, 1.0 - 0.9]))
-            .collect();
+        let drawn: Vec<usize> = (0..12).filter(|_| !stream.is_first([0.9, 1.0 - 0.9])).collect();
         assert_eq!(drawn, not_first);
     }
 
@@ -131,36 +122,21 @@ mod tests {
     fn streams_are_numpys() {
         check(
             0,
-            [
-                0.636_961_687_321_454_3,
-                0.269_786_713_763_870_3,
-                0.040_973_523_936_194_69,
-                0.543_624_991_465_422_9,
-            ],
+            [0.636_961_687_321_454_3, 0.269_786_713_763_870_3, 0.040_973_523_936_194_69, 0.543_624_991_465_422_9],
             [0, 0, 0, 3, 2, 2, 1, 1, 2, 2],
             [1_679_752_336, 2_805_217_270, 832_041_137, 2_012_629_631],
             &[],
         );
         check(
             7,
-            [
-                0.625_095_466_604_667,
-                0.897_213_800_969_575_5,
-                0.775_685_690_245_193_5,
-                0.797_069_428_752_046_2,
-            ],
+            [0.625_095_466_604_667, 0.897_213_800_969_575_5, 0.775_685_690_245_193_5, 0.797_069_428_752_046_2],
             [3, 0, 0, 1, 1, 2, 2, 0, 1, 3],
             [357_248_984, 1_403_804_858, 2_449_395_468, 909_097_279],
             &[5, 8],
         );
         check(
             (1 << 40) + 5,
-            [
-                0.004_739_459_374_490_829,
-                0.372_584_582_411_211_5,
-                0.587_229_426_697_770_1,
-                0.728_500_908_504_847_4,
-            ],
+            [0.004_739_459_374_490_829, 0.372_584_582_411_211_5, 0.587_229_426_697_770_1, 0.728_500_908_504_847_4],
             [3, 0, 0, 1, 3, 2, 0, 1, 0, 0],
             [1_655_804_756, 528_047_470, 1_698_500_490, 127_900_530],
             &[7],

@@ -74,10 +74,7 @@ struct Worker {
 
 impl Pool {
     /// A pool of these environments, which are called by their index, on `threads` threads (at least one).
-    pub fn new(
-        environments: Vec<Box<dyn Environment>>,
-        threads: usize,
-    ) -> Result<Self, EnvironmentError> {
+    pub fn new(environments: Vec<Box<dyn Environment>>, threads: usize) -> Result<Self, EnvironmentError> {
         let (jobs, queue) = channel::unbounded();
         let mut pool = Self {
             environments: environments.into_iter().map(Some).collect(),
@@ -103,66 +100,35 @@ impl Pool {
 
     /// The places whose environment is lost, in order.
     pub fn lost(&self) -> Vec<usize> {
-        (0..self.len())
-            .filter(|index| self.environments[*index].is_none())
-            .collect()
+        (0..self.len()).filter(|index| self.environments[*index].is_none()).collect()
     }
 
     /// Puts an environment in the place of a lost one, or of one that is no longer wanted. An index past the end is
     /// an error.
-    pub fn replace(
-        &mut self,
-        index: usize,
-        environment: Box<dyn Environment>,
-    ) -> Result<(), Failure> {
-        *self
-            .environments
-            .get_mut(index)
-            .ok_or_else(|| missing(index))? = Some(environment);
+    pub fn replace(&mut self, index: usize, environment: Box<dyn Environment>) -> Result<(), Failure> {
+        *self.environments.get_mut(index).ok_or_else(|| missing(index))? = Some(environment);
         Ok(())
     }
 
     /// Starts an episode for each of these pairs of an index and a seed. The answers are in the order of the requests.
-    pub fn reset_all(
-        &mut self,
-        requests: Vec<(usize, u64)>,
-        timeout: Option<Duration>,
-    ) -> Vec<Result<Turn, Failure>> {
-        let calls = requests.into_iter().map(|(index, seed)| {
-            (index, move |environment: &mut dyn Environment| {
-                environment.reset(seed)
-            })
-        });
+    pub fn reset_all(&mut self, requests: Vec<(usize, u64)>, timeout: Option<Duration>) -> Vec<Result<Turn, Failure>> {
+        let calls = requests
+            .into_iter()
+            .map(|(index, seed)| (index, move |environment: &mut dyn Environment| environment.reset(seed)));
         self.call_all(calls.collect(), timeout)
     }
 
     /// Plays these turns. The answers are in the order of the requests.
-    pub fn step_all(
-        &mut self,
-        requests: Vec<Request>,
-        timeout: Option<Duration>,
-    ) -> Vec<Result<Outcome, Failure>> {
-        let calls = requests.into_iter().map(
-            |Request {
-                 index,
-                 action,
-                 response,
-             }| {
-                (index, move |environment: &mut dyn Environment| {
-                    environment.step(action.as_deref(), &response)
-                })
-            },
-        );
+    pub fn step_all(&mut self, requests: Vec<Request>, timeout: Option<Duration>) -> Vec<Result<Outcome, Failure>> {
+        let calls = requests.into_iter().map(|Request { index, action, response }| {
+            (index, move |environment: &mut dyn Environment| environment.step(action.as_deref(), &response))
+        });
         self.call_all(calls.collect(), timeout)
     }
 
     /// Calls each of these functions with the environment of its index. `timeout` is the time that one call may take,
     /// counted from when a thread begins it; none waits for ever. The answers are in the order of the calls.
-    pub fn call_all<T, F>(
-        &mut self,
-        calls: Vec<(usize, F)>,
-        timeout: Option<Duration>,
-    ) -> Vec<Result<T, Failure>>
+    pub fn call_all<T, F>(&mut self, calls: Vec<(usize, F)>, timeout: Option<Duration>) -> Vec<Result<T, Failure>>
     where
         T: Send + 'static,
         F: FnOnce(&mut dyn Environment) -> Result<T, EnvironmentError> + Send + 'static,
@@ -175,11 +141,7 @@ impl Pool {
             match self.environments.get_mut(index).and_then(Option::take) {
                 None => round.settle(position, Err(missing(index))),
                 Some(environment) => {
-                    if self
-                        .jobs
-                        .send(job(position, environment, call, reports.clone()))
-                        .is_err()
-                    {
+                    if self.jobs.send(job(position, environment, call, reports.clone())).is_err() {
                         round.settle(position, Err(missing(index)));
                     }
                 }
@@ -189,19 +151,12 @@ impl Pool {
         while round.open > 0 {
             if self.workers.is_empty() {
                 while self.queue.try_recv().is_ok() {}
-                let reason = hiring
-                    .as_ref()
-                    .err()
-                    .map_or_else(String::new, ToString::to_string);
+                let reason = hiring.as_ref().err().map_or_else(String::new, ToString::to_string);
                 round.fail_open(&reason);
                 break;
             }
             match round.wait(&inbox, timeout) {
-                Ok(Report::Started {
-                    position,
-                    worker,
-                    at,
-                }) => {
+                Ok(Report::Started { position, worker, at }) => {
                     round.running.insert(position, (worker, at));
                 }
                 Ok(Report::Finished { position, result }) => {
@@ -211,25 +166,16 @@ impl Pool {
                         let answer = match result {
                             Ok((environment, answer)) => {
                                 self.environments[index] = Some(environment);
-                                answer.map_err(|error| {
-                                    failure(index, FailureKind::Error, error.to_string())
-                                })
+                                answer.map_err(|error| failure(index, FailureKind::Error, error.to_string()))
                             }
-                            Err(message) => Err(failure(
-                                index,
-                                FailureKind::Panic,
-                                format!("it panicked: {message}"),
-                            )),
+                            Err(message) => Err(failure(index, FailureKind::Panic, format!("it panicked: {message}"))),
                         };
                         round.settle(position, answer);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let late = round.settle_late(timeout.unwrap_or_default());
-                    for worker in self
-                        .workers
-                        .extract_if(.., |worker| late.contains(&worker.name))
-                    {
+                    for worker in self.workers.extract_if(.., |worker| late.contains(&worker.name)) {
                         worker.dismissed.store(true, Ordering::Relaxed);
                     }
                     hiring = self.hire();
@@ -246,16 +192,14 @@ impl Pool {
             let name = self.hired;
             let dismissed = Arc::new(AtomicBool::new(false));
             let (queue, end) = (self.queue.clone(), Arc::clone(&dismissed));
-            thread::Builder::new()
-                .name(format!("environments-{name}"))
-                .spawn(move || {
-                    for job in queue {
-                        job(name);
-                        if end.load(Ordering::Relaxed) {
-                            break;
-                        }
+            thread::Builder::new().name(format!("environments-{name}")).spawn(move || {
+                for job in queue {
+                    job(name);
+                    if end.load(Ordering::Relaxed) {
+                        break;
                     }
-                })?;
+                }
+            })?;
             self.hired += 1;
             self.workers.push(Worker { name, dismissed });
         }
@@ -264,17 +208,9 @@ impl Pool {
 }
 
 fn failure(index: usize, kind: FailureKind, message: String) -> Failure {
-    Failure {
-        index,
-        kind,
-        message,
-    }
+    Failure { index, kind, message }
 }
 
 fn missing(index: usize) -> Failure {
-    failure(
-        index,
-        FailureKind::Missing,
-        "it is not in the pool, or was asked twice at once".to_owned(),
-    )
+    failure(index, FailureKind::Missing, "it is not in the pool, or was asked twice at once".to_owned())
 }

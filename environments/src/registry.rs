@@ -28,11 +28,7 @@ pub(crate) trait Settings: DeserializeOwned + JsonSchema + 'static {
     /// The error that `key` does not fit.
     fn misfit(key: &str, message: impl Into<String>) -> EnvironmentError {
         let key = (!key.is_empty()).then(|| key.to_owned());
-        EnvironmentError::Settings {
-            environment: Self::NAME,
-            key,
-            message: message.into(),
-        }
+        EnvironmentError::Settings { environment: Self::NAME, key, message: message.into() }
     }
 }
 
@@ -95,13 +91,10 @@ pub fn schema(name: &str) -> Result<Value, EnvironmentError> {
 }
 
 fn find(name: &str) -> Result<&'static Entry, EnvironmentError> {
-    ENVIRONMENTS
-        .iter()
-        .find(|entry| entry.name == name)
-        .ok_or_else(|| EnvironmentError::Unknown {
-            name: name.to_owned(),
-            nearest: nearest(name, names().iter().copied()),
-        })
+    ENVIRONMENTS.iter().find(|entry| entry.name == name).ok_or_else(|| EnvironmentError::Unknown {
+        name: name.to_owned(),
+        nearest: nearest(name, names().iter().copied()),
+    })
 }
 
 fn read<S: Settings>(settings: &Map<String, Value>) -> Result<S, EnvironmentError> {
@@ -111,24 +104,13 @@ fn read<S: Settings>(settings: &Map<String, Value>) -> Result<S, EnvironmentErro
         && let Some(key) = settings.keys().find(|key| !known.contains_key(*key))
     {
         let meant = did_you_mean(nearest(key, known.keys().map(String::as_str)));
-        let known = known
-            .keys()
-            .map(String::as_str)
-            .collect::<Vec<_>>()
-            .join(", ");
-        return Err(S::misfit(
-            key,
-            format!("there is no such setting{meant}; there are: {known}"),
-        ));
+        let known = known.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        return Err(S::misfit(key, format!("there is no such setting{meant}; there are: {known}")));
     }
-    let settings: S =
-        serde_path_to_error::deserialize(Value::Object(settings.clone())).map_err(|error| {
-            let path = error.path().to_string();
-            S::misfit(
-                if path == "." { "" } else { &path },
-                error.inner().to_string(),
-            )
-        })?;
+    let settings: S = serde_path_to_error::deserialize(Value::Object(settings.clone())).map_err(|error| {
+        let path = error.path().to_string();
+        S::misfit(if path == "." { "" } else { &path }, error.inner().to_string())
+    })?;
     settings.check()?;
     Ok(settings)
 }
@@ -148,11 +130,7 @@ mod tests {
             assert!(!environment.instructions().is_empty(), "{name}");
             assert_eq!(turn.state.is_some(), traits.states, "{name}");
             assert_eq!(environment.expert().is_some(), traits.expert, "{name}");
-            assert_eq!(
-                environment.task().answer.is_some(),
-                traits.answers,
-                "{name}"
-            );
+            assert_eq!(environment.task().answer.is_some(), traits.answers, "{name}");
         }
     }
 
@@ -171,22 +149,13 @@ mod tests {
     fn an_unknown_name_comes_back_with_the_nearest_one() {
         let error = make("frozen_lake", &Map::new()).err().unwrap();
         assert_eq!(error.key(), Some("name"));
-        assert!(
-            error.to_string().contains("did you mean `frozen-lake`?"),
-            "{error}"
-        );
-        assert!(matches!(
-            schema("zzz"),
-            Err(EnvironmentError::Unknown { nearest: None, .. })
-        ));
+        assert!(error.to_string().contains("did you mean `frozen-lake`?"), "{error}");
+        assert!(matches!(schema("zzz"), Err(EnvironmentError::Unknown { nearest: None, .. })));
     }
 
     #[test]
     fn settings_that_are_no_table_are_refused() {
         let error = traits("frozen-lake", &json!(4)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "environment `frozen-lake`: the settings must be a table, not 4"
-        );
+        assert_eq!(error.to_string(), "environment `frozen-lake`: the settings must be a table, not 4");
     }
 }

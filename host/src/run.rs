@@ -67,9 +67,10 @@ impl Run {
             let mut metrics = std::mem::take(&mut before).prefixed(names::BEFORE);
             let mut clock = Clock::new();
 
-            let rollout = self.collect()?;
+            let mut rollout = self.collect()?;
             clock.lap(&mut metrics, "gen");
             let (mut batch, rows) = self.score(&rollout.played.episodes, &rollout.roles)?;
+            batch.write_back(&mut rollout.played.episodes, &self.signals.names());
             clock.lap(&mut metrics, "score");
             let credit = self.credit(&mut batch)?;
             clock.lap(&mut metrics, "adv");
@@ -125,8 +126,7 @@ impl Run {
             self.collector.set_iteration(self.iteration);
             let sampler = self.policy.sampler()?;
             let sampling = self.sampling();
-            let played =
-                self.collector.play(&sampler, &self.tokenizer, &self.prompter, &plays, sampling, noise)?;
+            let played = self.collector.play(&sampler, &self.tokenizer, &self.prompter, &plays, sampling, noise)?;
             rollout.add(played);
             if !self.pipeline.has(Hook::Select, self.iteration) {
                 break;
@@ -179,11 +179,8 @@ impl Run {
 
     /// Makes the iteration's optimiser steps.
     fn update(&mut self, batch: &mut Batch, rows: &Rows, credit: &Credit) -> Result<Updated> {
-        let pace = Pace {
-            update: &self.config.update,
-            optimizer: &self.config.optimizer,
-            temperature: self.temperature(),
-        };
+        let pace =
+            Pace { update: &self.config.update, optimizer: &self.config.optimizer, temperature: self.temperature() };
         let order = Stream::new(self.config.seed, Purpose::Minibatch).with(self.iteration);
         let counters = self.counters();
         let updated = update::update(

@@ -18,23 +18,14 @@ use accredit_plugin_api::{
 use serde_json::json;
 
 fn check(library: &Library) {
-    let mut scheme = Scheme::build(
-        library,
-        "harmless",
-        "harmless",
-        &json!({}),
-        Services::default(),
-    )
-    .unwrap();
+    let mut scheme = Scheme::build(library, "harmless", "harmless", &json!({}), Services::default()).unwrap();
     let mut batch = TestBatch::new(Layout::Trajectory, &[&[&[2], &[1]]]);
     batch.set(OUTCOME, vec![1.0, 0.0]);
     let mut inputs = Vec::new();
     batch.table().raw(&mut inputs);
     let mut outputs = Table::default();
     outputs.put(ADVANTAGE, vec![f32::NAN; 3]);
-    scheme
-        .call(Hook::Advantage, &inputs, &mut outputs.raw_mut())
-        .unwrap();
+    scheme.call(Hook::Advantage, &inputs, &mut outputs.raw_mut()).unwrap();
     assert_eq!(outputs.f32(ADVANTAGE).unwrap(), [1.0, 1.0, 0.0]);
 }
 

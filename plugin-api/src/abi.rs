@@ -6,10 +6,7 @@
 //! sets are numbers or names, never Rust enums. 5. Descriptions and parameters are JSON text: keys may be added.
 //! 6. An addition is a new minor version; anything else is a new major one.
 
-#![expect(
-    clippy::expl_impl_clone_on_copy,
-    reason = "abi_stable's derive writes these impls"
-)]
+#![expect(clippy::expl_impl_clone_on_copy, reason = "abi_stable's derive writes these impls")]
 
 use abi_stable::{
     StableAbi,
@@ -204,8 +201,7 @@ pub struct Plugin {
     pub describe: extern "C" fn() -> Ret<RString>,
     /// Makes a scheme from its name and its parameters (JSON text).
     #[sabi(last_prefix_field)]
-    pub build:
-        extern "C" fn(scheme: RStr<'_>, parameters: RStr<'_>, host: RawHost) -> Ret<RawScheme>,
+    pub build: extern "C" fn(scheme: RStr<'_>, parameters: RStr<'_>, host: RawHost) -> Ret<RawScheme>,
 }
 
 impl RootModule for PluginRef {

@@ -45,16 +45,8 @@ impl<'a> Batch<'a> {
     /// Each column's pointer and length describe memory that lives and stays unchanged for `'a`, of the type that it
     /// says; booleans are 0 or 1.
     pub(crate) unsafe fn new(columns: &'a [RawColumn<'a>]) -> Result<Self> {
-        let none = Offsets {
-            groups: &[0],
-            trajectories: &[0],
-            steps: &[0],
-            rows: &[0],
-        };
-        let mut batch = Self {
-            columns,
-            offsets: none,
-        };
+        let none = Offsets { groups: &[0], trajectories: &[0], steps: &[0], rows: &[0] };
+        let mut batch = Self { columns, offsets: none };
         batch.offsets = Offsets {
             groups: batch.get(GROUP_TRAJECTORIES)?,
             trajectories: batch.get(TRAJECTORY_STEPS)?,
@@ -77,10 +69,7 @@ impl<'a> Batch<'a> {
                 raw.dtype.name(),
                 T::DTYPE.name()
             ))),
-            None => Err(Error::column(format!(
-                "column `{}` is absent",
-                column.name()
-            ))),
+            None => Err(Error::column(format!("column `{}` is absent", column.name()))),
         }
     }
 
@@ -91,10 +80,7 @@ impl<'a> Batch<'a> {
 
     /// The single element of a column at the level of the batch.
     pub fn scalar<T: Element>(&self, column: Column<T>) -> Result<T> {
-        self.get(column)?
-            .first()
-            .copied()
-            .ok_or_else(|| Error::column(format!("column `{}` is empty", column.name())))
+        self.get(column)?.first().copied().ok_or_else(|| Error::column(format!("column `{}` is empty", column.name())))
     }
 
     /// The texts of a column.
@@ -113,21 +99,12 @@ impl<'a> Batch<'a> {
     }
 
     fn find(&self, name: &str) -> Option<&'a RawColumn<'a>> {
-        self.columns
-            .iter()
-            .find(|column| column.name.as_str() == name)
+        self.columns.iter().find(|column| column.name.as_str() == name)
     }
 
     /// How rows are cut.
     pub fn layout(&self) -> Layout {
-        if self
-            .get_optional(LAYOUT)
-            .is_some_and(|layout| layout == [1])
-        {
-            Layout::Step
-        } else {
-            Layout::Trajectory
-        }
+        if self.get_optional(LAYOUT).is_some_and(|layout| layout == [1]) { Layout::Step } else { Layout::Trajectory }
     }
 
     /// The groups, in order.
@@ -145,10 +122,7 @@ impl<'a> Batch<'a> {
     /// All steps, in order.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = Step> + 'a {
         let offsets = self.offsets;
-        (0..offsets.steps.len() - 1).map(move |index| Step {
-            index,
-            tokens: span(offsets.steps, index),
-        })
+        (0..offsets.steps.len() - 1).map(move |index| Step { index, tokens: span(offsets.steps, index) })
     }
 
     /// All rows, in order.
@@ -156,11 +130,7 @@ impl<'a> Batch<'a> {
         let offsets = self.offsets;
         (0..offsets.rows.len() - 1).map(move |index| {
             let steps = span(offsets.rows, index);
-            Row {
-                index,
-                tokens: below(offsets.steps, &steps),
-                steps,
-            }
+            Row { index, tokens: below(offsets.steps, &steps), steps }
         })
     }
 
@@ -202,10 +172,7 @@ impl<'a> Group<'a> {
     }
 
     /// Number of trajectories.
-    #[expect(
-        clippy::len_without_is_empty,
-        reason = "a group has at least one trajectory"
-    )]
+    #[expect(clippy::len_without_is_empty, reason = "a group has at least one trajectory")]
     pub fn len(&self) -> usize {
         self.trajectory_range().len()
     }
@@ -228,17 +195,13 @@ impl<'a> Group<'a> {
     /// Its trajectories, in order.
     pub fn trajectories(&self) -> impl ExactSizeIterator<Item = Trajectory<'a>> + 'a {
         let offsets = self.offsets;
-        self.trajectory_range()
-            .map(move |index| Trajectory { index, offsets })
+        self.trajectory_range().map(move |index| Trajectory { index, offsets })
     }
 
     /// Its steps, trajectory by trajectory.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = Step> + 'a {
         let offsets = self.offsets;
-        self.step_range().map(move |index| Step {
-            index,
-            tokens: span(offsets.steps, index),
-        })
+        self.step_range().map(move |index| Step { index, tokens: span(offsets.steps, index) })
     }
 }
 
@@ -268,10 +231,7 @@ impl<'a> Trajectory<'a> {
     /// Its steps, in order.
     pub fn steps(&self) -> impl ExactSizeIterator<Item = Step> + DoubleEndedIterator + 'a {
         let offsets = self.offsets;
-        self.step_range().map(move |index| Step {
-            index,
-            tokens: span(offsets.steps, index),
-        })
+        self.step_range().map(move |index| Step { index, tokens: span(offsets.steps, index) })
     }
 }
 
@@ -330,19 +290,11 @@ pub struct Texts<'a> {
 impl<'a> Texts<'a> {
     /// The text of one element.
     pub fn get(&self, index: usize) -> Result<&'a str> {
-        let text = self
-            .offsets
-            .get(index..index + 2)
-            .and_then(|pair| self.bytes.get(pair[0] as usize..pair[1] as usize));
-        let bytes = text.ok_or_else(|| {
-            Error::column(format!(
-                "text column `{}` has no element {index}",
-                self.name
-            ))
-        })?;
-        std::str::from_utf8(bytes).map_err(|e| {
-            Error::column(format!("text column `{}`, element {index}: {e}", self.name))
-        })
+        let text =
+            self.offsets.get(index..index + 2).and_then(|pair| self.bytes.get(pair[0] as usize..pair[1] as usize));
+        let bytes = text.ok_or_else(|| Error::column(format!("text column `{}` has no element {index}", self.name)))?;
+        std::str::from_utf8(bytes)
+            .map_err(|e| Error::column(format!("text column `{}`, element {index}: {e}", self.name)))
     }
 
     /// Number of texts.

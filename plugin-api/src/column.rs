@@ -75,11 +75,7 @@ impl<T: Element> Column<T> {
     /// A column of this name.
     #[must_use]
     pub const fn named(name: &'static str, level: Level) -> Self {
-        Self {
-            name,
-            level,
-            element: PhantomData,
-        }
+        Self { name, level, element: PhantomData }
     }
 
     /// Its name.
@@ -94,11 +90,7 @@ impl<T: Element> Column<T> {
 
     /// The column with its type as a value, for lists of columns of different types.
     pub const fn any(self) -> AnyColumn {
-        AnyColumn {
-            name: self.name,
-            level: self.level,
-            dtype: T::DTYPE,
-        }
+        AnyColumn { name: self.name, level: self.level, dtype: T::DTYPE }
     }
 }
 
@@ -135,11 +127,7 @@ impl TextColumn {
 
     /// The column as one of a list: `needs.reads(OBSERVATION.any())`.
     pub const fn any(self) -> AnyColumn {
-        AnyColumn {
-            name: self.name,
-            level: self.level,
-            dtype: DType::U8,
-        }
+        AnyColumn { name: self.name, level: self.level, dtype: DType::U8 }
     }
 
     /// Name of the column of bytes, and of that of offsets into them (u64, one more than there are texts).

@@ -43,11 +43,7 @@ impl Host {
     }
 
     fn log(&self, level: u32, message: &dyn Display) {
-        (self.raw.functions.log())(
-            self.raw.context,
-            level,
-            RStr::from_str(&message.to_string()),
-        );
+        (self.raw.functions.log())(self.raw.context, level, RStr::from_str(&message.to_string()));
     }
 
     /// How many threads a scheme may use.

@@ -2,9 +2,8 @@
 
 use crate::{
     column::columns::{
-        ROW_STEPS, ROW_TOKENS, ROW_WEIGHT, STEP_TOKENS, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS,
-        TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_STEPS, TRAJECTORY_TOKENS,
-        TRAJECTORY_WEIGHT,
+        ROW_STEPS, ROW_TOKENS, ROW_WEIGHT, STEP_TOKENS, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES,
+        TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_STEPS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT,
     },
     host::{Data, Table},
 };
@@ -36,8 +35,7 @@ impl Denominators {
         let steps = offsets(minibatch, STEP_TOKENS.name())?;
         let rows = offsets(minibatch, ROW_STEPS.name())?;
         let trajectories = offsets(minibatch, TRAJECTORY_STEPS.name())?;
-        let tokens_of =
-            |steps_from: usize, steps_to: usize| (steps[steps_to] - steps[steps_from]) as usize;
+        let tokens_of = |steps_from: usize, steps_to: usize| (steps[steps_to] - steps[steps_from]) as usize;
         let count = trajectories.len() - 1;
         let mut out = Self {
             tokens: weight.len() as f64,
@@ -83,18 +81,11 @@ impl Denominators {
         table.put(TRAJECTORY_TOKENS, pick(&self.trajectory_tokens));
         table.put(TRAJECTORY_WEIGHT, pick(&self.trajectory_weight));
         table.put(TRAJECTORY_ROWS, pick(&self.trajectory_rows));
-        if let (Some(steps), Some(rows)) = (
-            offsets(table, STEP_TOKENS.name()).cloned(),
-            offsets(table, ROW_STEPS.name()).cloned(),
-        ) {
-            let tokens =
-                |row: &[u32]| steps[row[0] as usize] as usize..steps[row[1] as usize] as usize;
-            table.put(
-                ROW_TOKENS,
-                rows.windows(2)
-                    .map(|row| tokens(row).len() as f64)
-                    .collect(),
-            );
+        if let (Some(steps), Some(rows)) =
+            (offsets(table, STEP_TOKENS.name()).cloned(), offsets(table, ROW_STEPS.name()).cloned())
+        {
+            let tokens = |row: &[u32]| steps[row[0] as usize] as usize..steps[row[1] as usize] as usize;
+            table.put(ROW_TOKENS, rows.windows(2).map(|row| tokens(row).len() as f64).collect());
             let sum = |row: &[u32]| weight[tokens(row)].iter().map(|w| f64::from(*w)).sum();
             table.put(ROW_WEIGHT, rows.windows(2).map(sum).collect());
         }

@@ -15,29 +15,17 @@ pub struct Error {
 impl Error {
     /// An error with this message.
     pub fn new(message: impl fmt::Display) -> Self {
-        Self {
-            kind: RawError::FAILED,
-            message: message.to_string(),
-            location: String::new(),
-        }
+        Self { kind: RawError::FAILED, message: message.to_string(), location: String::new() }
     }
 
     /// A parameter that does not fit: `path` is its name (`alpha`), so that the host can show the line of the
     /// configuration.
     pub fn parameter(path: impl fmt::Display, message: impl fmt::Display) -> Self {
-        Self {
-            kind: RawError::PARAMETERS,
-            message: message.to_string(),
-            location: path.to_string(),
-        }
+        Self { kind: RawError::PARAMETERS, message: message.to_string(), location: path.to_string() }
     }
 
     pub(crate) fn column(message: String) -> Self {
-        Self {
-            kind: RawError::MISSING_COLUMN,
-            message,
-            location: String::new(),
-        }
+        Self { kind: RawError::MISSING_COLUMN, message, location: String::new() }
     }
 }
 

@@ -73,11 +73,7 @@ impl Data {
 
     /// The elements as 32-bit floats, if they are.
     pub fn as_f32(&self) -> Option<&[f32]> {
-        if let Self::F32(elements) = self {
-            Some(elements)
-        } else {
-            None
-        }
+        if let Self::F32(elements) = self { Some(elements) } else { None }
     }
 }
 
@@ -113,18 +109,12 @@ impl Table {
 
     /// A column by name.
     pub fn get(&self, name: &str) -> Option<&Data> {
-        self.columns
-            .iter()
-            .find(|(n, _)| n == name)
-            .map(|(_, data)| data)
+        self.columns.iter().find(|(n, _)| n == name).map(|(_, data)| data)
     }
 
     /// A column by name, to change.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Data> {
-        self.columns
-            .iter_mut()
-            .find(|(n, _)| n == name)
-            .map(|(_, data)| data)
+        self.columns.iter_mut().find(|(n, _)| n == name).map(|(_, data)| data)
     }
 
     /// A column of 32-bit floats.
@@ -139,9 +129,7 @@ impl Table {
 
     /// All columns.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Data)> {
-        self.columns
-            .iter()
-            .map(|(name, data)| (name.as_ref(), data))
+        self.columns.iter().map(|(name, data)| (name.as_ref(), data))
     }
 
     /// Describes all columns for a call, appended to `into`.
@@ -201,19 +189,11 @@ impl CallError {
             RawError::MISSING_COLUMN => CallErrorKind::MissingColumn,
             _ => CallErrorKind::Failed,
         };
-        Self {
-            kind,
-            message: raw.message.into_string(),
-            location: raw.location.into_string(),
-        }
+        Self { kind, message: raw.message.into_string(), location: raw.location.into_string() }
     }
 
     fn failed(message: impl Into<String>) -> Self {
-        Self {
-            kind: CallErrorKind::Failed,
-            message: message.into(),
-            location: String::new(),
-        }
+        Self { kind: CallErrorKind::Failed, message: message.into(), location: String::new() }
     }
 }
 
@@ -238,8 +218,7 @@ impl Instance {
             ROk(text) => text,
             RErr(error) => return Err(CallError::of(error)),
         };
-        serde_json::from_str(&text)
-            .map_err(|e| CallError::failed(format!("its needs cannot be read: {e}")))
+        serde_json::from_str(&text).map_err(|e| CallError::failed(format!("its needs cannot be read: {e}")))
     }
 
     /// Calls a hook. `inputs` and `outputs` describe live memory for the time of the call.
@@ -300,19 +279,10 @@ pub fn read_queries(replies: &[RawReply]) -> Result<Vec<Query>, CallError> {
             .map(|reply| reply.bytes.as_slice())
             .ok_or_else(|| CallError::failed(format!("its queries have no column `{name}`")))
     };
-    let steps: Vec<u32> = find("query.step")?
-        .as_chunks::<4>()
-        .0
-        .iter()
-        .map(|c| u32::from_ne_bytes(*c))
-        .collect();
+    let steps: Vec<u32> = find("query.step")?.as_chunks::<4>().0.iter().map(|c| u32::from_ne_bytes(*c)).collect();
     let policies = find("query.policy")?;
-    let rates: Vec<f64> = find("query.policy_parameter")?
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|c| f64::from_ne_bytes(*c))
-        .collect();
+    let rates: Vec<f64> =
+        find("query.policy_parameter")?.as_chunks::<8>().0.iter().map(|c| f64::from_ne_bytes(*c)).collect();
     let has_target = find("query.has_target")?;
     let texts = |name: &str| -> Result<Vec<String>, CallError> {
         let bytes = find(&format!("{name}.bytes"))?;
@@ -325,45 +295,25 @@ pub fn read_queries(replies: &[RawReply]) -> Result<Vec<Query>, CallError> {
         offsets
             .windows(2)
             .map(|pair| {
-                let text = bytes
-                    .get(pair[0]..pair[1])
-                    .ok_or_else(|| CallError::failed("query texts are cut off"))?;
-                String::from_utf8(text.to_vec())
-                    .map_err(|e| CallError::failed(format!("a query text: {e}")))
+                let text = bytes.get(pair[0]..pair[1]).ok_or_else(|| CallError::failed("query texts are cut off"))?;
+                String::from_utf8(text.to_vec()).map_err(|e| CallError::failed(format!("a query text: {e}")))
             })
             .collect()
     };
-    let (added, targets, columns) = (
-        texts("query.added")?,
-        texts("query.target")?,
-        texts("query.column")?,
-    );
+    let (added, targets, columns) = (texts("query.added")?, texts("query.target")?, texts("query.column")?);
     let count = steps.len();
-    let lengths = [
-        policies.len(),
-        rates.len(),
-        has_target.len(),
-        added.len(),
-        targets.len(),
-        columns.len(),
-    ];
+    let lengths = [policies.len(), rates.len(), has_target.len(), added.len(), targets.len(), columns.len()];
     if lengths.iter().any(|length| *length != count) {
-        return Err(CallError::failed(
-            "the columns of its queries have different lengths",
-        ));
+        return Err(CallError::failed("the columns of its queries have different lengths"));
     }
     (0..count)
         .map(|i| {
             let policy = match policies[i] {
                 0 => QueryPolicy::Current,
-                1 => QueryPolicy::Copy {
-                    every: rates[i] as u64,
-                },
+                1 => QueryPolicy::Copy { every: rates[i] as u64 },
                 2 => QueryPolicy::MovingAverage { rate: rates[i] },
                 other => {
-                    return Err(CallError::failed(format!(
-                        "a query names policy {other}, which is unknown here"
-                    )));
+                    return Err(CallError::failed(format!("a query names policy {other}, which is unknown here")));
                 }
             };
             Ok(Query {
@@ -379,12 +329,6 @@ pub fn read_queries(replies: &[RawReply]) -> Result<Vec<Query>, CallError> {
 
 /// The known column of a name, if this api has one.
 pub fn known_column(name: &str) -> Option<AnyColumn> {
-    let texts = crate::column::columns::ALL_TEXTS
-        .iter()
-        .map(|text| text.any());
-    crate::column::columns::ALL
-        .iter()
-        .copied()
-        .chain(texts)
-        .find(|column| column.name == name)
+    let texts = crate::column::columns::ALL_TEXTS.iter().map(|text| text.any());
+    crate::column::columns::ALL.iter().copied().chain(texts).find(|column| column.name == name)
 }

@@ -85,9 +85,7 @@ mod scheme;
 pub mod testing;
 
 pub use batch::{Batch, Group, Layout, Row, Step, Texts, Trajectory};
-pub use column::{
-    ACTION, AnyColumn, Column, Element, FORMAT, Level, NO_STATE, THINK, TextColumn, columns,
-};
+pub use column::{ACTION, AnyColumn, Column, Element, FORMAT, Level, NO_STATE, THINK, TextColumn, columns};
 pub use context::{Context, Host};
 #[cfg(feature = "host")]
 pub use denominators::Denominators;
@@ -100,9 +98,8 @@ pub use scheme::{Hook, Needs, Read, Scheme, State};
 /// Everything that a scheme's file needs: `use accredit_plugin_api::prelude::*;`.
 pub mod prelude {
     pub use crate::{
-        ACTION, Advantages, Batch, Column, Context, Credit, Decision, Error, FORMAT, Group, Hook,
-        Host, Layout, Level, Loss, NO_STATE, Needs, Queries, Query, QueryPolicy, Refreshed, Result,
-        Rewards, Row, Scheme, Selection, State, Step, THINK, Texts, Trajectory, choices,
-        columns::*, export_plugin, fail, params,
+        ACTION, Advantages, Batch, Column, Context, Credit, Decision, Error, FORMAT, Group, Hook, Host, Layout, Level,
+        Loss, NO_STATE, Needs, Queries, Query, QueryPolicy, Refreshed, Result, Rewards, Row, Scheme, Selection, State,
+        Step, THINK, Texts, Trajectory, choices, columns::*, export_plugin, fail, params,
     };
 }

@@ -6,8 +6,8 @@ use crate::{
     column::{
         Column, Element,
         columns::{
-            ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, LOSS, REWARD, SAMPLE_MORE,
-            TOKEN_REWARD, VALUE_TARGET, WEIGHT,
+            ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, LOSS, REWARD, SAMPLE_MORE, TOKEN_REWARD, VALUE_TARGET,
+            WEIGHT,
         },
     },
     error::{Error, Result},
@@ -27,9 +27,10 @@ impl<'a> Outputs<'a> {
     }
 
     fn take_optional<T: Element>(&mut self, column: Column<T>) -> Option<&'a mut [T]> {
-        let raw = self.columns.iter_mut().find(|raw| {
-            raw.name.as_str() == column.name() && raw.dtype == T::DTYPE && !raw.ptr.is_null()
-        })?;
+        let raw = self
+            .columns
+            .iter_mut()
+            .find(|raw| raw.name.as_str() == column.name() && raw.dtype == T::DTYPE && !raw.ptr.is_null())?;
         let pointer = std::mem::replace(&mut raw.ptr, std::ptr::null_mut());
         // SAFETY: `new`'s contract; the type was compared, and the null pointer left behind keeps it the only borrow.
         Some(unsafe { std::slice::from_raw_parts_mut(pointer.cast::<T>(), raw.len) })
@@ -67,10 +68,7 @@ pub struct Selection<'a> {
 
 impl<'a> Selection<'a> {
     pub(crate) fn take(outputs: &mut Outputs<'a>) -> Result<Self> {
-        Ok(Self {
-            decisions: outputs.take(DECISION)?,
-            sample_more: outputs.take_one(SAMPLE_MORE)?,
-        })
+        Ok(Self { decisions: outputs.take(DECISION)?, sample_more: outputs.take_one(SAMPLE_MORE)? })
     }
 
     /// Decides about one trajectory. Trajectories that no scheme speaks of are trained.
@@ -94,10 +92,7 @@ pub struct Rewards<'a> {
 
 impl<'a> Rewards<'a> {
     pub(crate) fn take(outputs: &mut Outputs<'a>) -> Result<Self> {
-        Ok(Self {
-            reward: outputs.take(REWARD)?,
-            token_reward: outputs.take(TOKEN_REWARD)?,
-        })
+        Ok(Self { reward: outputs.take(REWARD)?, token_reward: outputs.take(TOKEN_REWARD)? })
     }
 }
 
@@ -111,10 +106,7 @@ pub struct Advantages<'a> {
 
 impl<'a> Advantages<'a> {
     pub(crate) fn take(outputs: &mut Outputs<'a>) -> Result<Self> {
-        Ok(Self {
-            advantage: outputs.take(ADVANTAGE)?,
-            value_target: outputs.take_optional(VALUE_TARGET),
-        })
+        Ok(Self { advantage: outputs.take(ADVANTAGE)?, value_target: outputs.take_optional(VALUE_TARGET) })
     }
 }
 
@@ -128,10 +120,7 @@ pub struct Credit<'a> {
 
 impl<'a> Credit<'a> {
     pub(crate) fn take(outputs: &mut Outputs<'a>) -> Result<Self> {
-        Ok(Self {
-            advantage: outputs.take(ADVANTAGE)?,
-            weight: outputs.take(WEIGHT)?,
-        })
+        Ok(Self { advantage: outputs.take(ADVANTAGE)?, weight: outputs.take(WEIGHT)? })
     }
 }
 
@@ -143,9 +132,7 @@ pub struct Refreshed<'a> {
 
 impl<'a> Refreshed<'a> {
     pub(crate) fn take(outputs: &mut Outputs<'a>) -> Result<Self> {
-        Ok(Self {
-            advantage: outputs.take(ADVANTAGE)?,
-        })
+        Ok(Self { advantage: outputs.take(ADVANTAGE)? })
     }
 }
 

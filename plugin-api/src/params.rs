@@ -185,21 +185,14 @@ pub fn read_params<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
         let path = error.path().to_string();
         let message = error.into_inner().to_string();
         // The text is the host's rendering of the table, so a position in it means nothing to the user.
-        let message = message
-            .split(" at line ")
-            .next()
-            .unwrap_or(&message)
-            .to_owned();
+        let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
         Error::parameter(if path == "." { String::new() } else { path }, message)
     })
 }
 
 /// The error of a parameter without a default that was not given.
 pub fn missing_param(name: &str) -> Error {
-    Error::parameter(
-        "",
-        format!("the parameter `{name}` is missing, and it has no default"),
-    )
+    Error::parameter("", format!("the parameter `{name}` is missing, and it has no default"))
 }
 
 /// A default as the schema shows it.
@@ -208,16 +201,11 @@ pub fn to_json<T: serde::Serialize>(value: &T) -> Value {
 }
 
 /// Refuses a number outside its declared range; NaN is outside every range.
-pub fn check_range<T: Bounded>(
-    name: &str,
-    value: &T,
-    range: &impl RangeBounds<T::Number>,
-) -> Result<()> {
+pub fn check_range<T: Bounded>(name: &str, value: &T, range: &impl RangeBounds<T::Number>) -> Result<()> {
     match value.number() {
-        Some(number) if !range.contains(&number) => Err(Error::parameter(
-            name,
-            format!("`{name}` is {number}; {}", describe_range(range)),
-        )),
+        Some(number) if !range.contains(&number) => {
+            Err(Error::parameter(name, format!("`{name}` is {number}; {}", describe_range(range))))
+        }
         _ => Ok(()),
     }
 }
@@ -233,11 +221,7 @@ fn describe_range<T: PartialOrd + std::fmt::Display>(range: &impl RangeBounds<T>
         Bound::Excluded(high) => format!("less than {high}"),
         Bound::Unbounded => String::new(),
     };
-    let both = if low.is_empty() || high.is_empty() {
-        ""
-    } else {
-        " and "
-    };
+    let both = if low.is_empty() || high.is_empty() { "" } else { " and " };
     format!("it must be {low}{both}{high}")
 }
 
@@ -252,32 +236,18 @@ impl ParamsSchema {
     /// An empty table.
     #[expect(clippy::new_without_default, reason = "only the macro makes one")]
     pub fn new() -> Self {
-        let generator = schemars::generate::SchemaSettings::default()
-            .with(|s| s.inline_subschemas = true)
-            .into_generator();
-        Self {
-            generator,
-            properties: Map::new(),
-            required: Vec::new(),
-        }
+        let generator =
+            schemars::generate::SchemaSettings::default().with(|s| s.inline_subschemas = true).into_generator();
+        Self { generator, properties: Map::new(), required: Vec::new() }
     }
 
     /// Adds a parameter.
-    pub fn field<T: schemars::JsonSchema>(
-        &mut self,
-        name: &str,
-        doc: &[&str],
-        default: Option<Value>,
-    ) {
+    pub fn field<T: schemars::JsonSchema>(&mut self, name: &str, doc: &[&str], default: Option<Value>) {
         let mut schema = match self.generator.subschema_for::<T>().to_value() {
             Value::Object(object) => object,
             other => Map::from_iter([("const".to_owned(), other)]),
         };
-        let doc = doc
-            .iter()
-            .map(|line| line.trim())
-            .collect::<Vec<_>>()
-            .join(" ");
+        let doc = doc.iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
         if !doc.is_empty() {
             schema.insert("description".to_owned(), Value::String(doc));
         }
@@ -287,8 +257,7 @@ impl ParamsSchema {
             }
             None => self.required.push(Value::String(name.to_owned())),
         }
-        self.properties
-            .insert(name.to_owned(), Value::Object(schema));
+        self.properties.insert(name.to_owned(), Value::Object(schema));
     }
 
     /// Adds the range of a parameter that was added before.
@@ -296,10 +265,9 @@ impl ParamsSchema {
         let Some(Value::Object(schema)) = self.properties.get_mut(name) else {
             return;
         };
-        for (bound, including, excluding) in [
-            (range.start_bound(), "minimum", "exclusiveMinimum"),
-            (range.end_bound(), "maximum", "exclusiveMaximum"),
-        ] {
+        for (bound, including, excluding) in
+            [(range.start_bound(), "minimum", "exclusiveMinimum"), (range.end_bound(), "maximum", "exclusiveMaximum")]
+        {
             match bound {
                 Bound::Included(number) => schema.insert(including.to_owned(), T::json(*number)),
                 Bound::Excluded(number) => schema.insert(excluding.to_owned(), T::json(*number)),
@@ -350,9 +318,7 @@ mod tests {
     }
 
     fn check(json: &str, path: &str, message: &str) {
-        let error = Example::from_json(json)
-            .err()
-            .map(|e| (e.location.clone(), e.message.clone()));
+        let error = Example::from_json(json).err().map(|e| (e.location.clone(), e.message.clone()));
         assert_eq!(error, Some((path.to_owned(), message.to_owned())), "{json}");
     }
 
@@ -363,36 +329,12 @@ mod tests {
             "alpah",
             "unknown field `alpah`, expected one of `alpha`, `count`, `colour`, `horizon`",
         );
-        check(
-            r#"{"horizon": 1, "alpha": "x"}"#,
-            "alpha",
-            "invalid type: string \"x\", expected f64",
-        );
-        check(
-            r#"{"horizon": 1, "alpha": 1.5}"#,
-            "alpha",
-            "`alpha` is 1.5; it must be at least 0 and at most 1",
-        );
-        check(
-            r#"{"horizon": 1, "count": 0}"#,
-            "count",
-            "`count` is 0; it must be at least 1",
-        );
-        check(
-            r#"{"horizon": 1, "colour": "green"}"#,
-            "colour",
-            "unknown variant `green`, expected `red` or `blue`",
-        );
-        check(
-            r#"{"horizon": -1}"#,
-            "horizon",
-            "invalid value: integer `-1`, expected u32",
-        );
-        check(
-            "{}",
-            "",
-            "the parameter `horizon` is missing, and it has no default",
-        );
+        check(r#"{"horizon": 1, "alpha": "x"}"#, "alpha", "invalid type: string \"x\", expected f64");
+        check(r#"{"horizon": 1, "alpha": 1.5}"#, "alpha", "`alpha` is 1.5; it must be at least 0 and at most 1");
+        check(r#"{"horizon": 1, "count": 0}"#, "count", "`count` is 0; it must be at least 1");
+        check(r#"{"horizon": 1, "colour": "green"}"#, "colour", "unknown variant `green`, expected `red` or `blue`");
+        check(r#"{"horizon": -1}"#, "horizon", "invalid value: integer `-1`, expected u32");
+        check("{}", "", "the parameter `horizon` is missing, and it has no default");
     }
 
     #[test]

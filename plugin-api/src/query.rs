@@ -67,11 +67,7 @@ impl Queries {
     pub(crate) fn into_replies(self) -> RVec<RawReply> {
         let mut steps: Vec<u8> = Vec::new();
         let (mut policies, mut rates): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
-        let mut texts = [
-            TextReply::new("query.added"),
-            TextReply::new("query.target"),
-            TextReply::new("query.column"),
-        ];
+        let mut texts = [TextReply::new("query.added"), TextReply::new("query.target"), TextReply::new("query.column")];
         let mut has_target: Vec<u8> = Vec::new();
         for query in &self.list {
             steps.extend((query.step as u32).to_ne_bytes());
@@ -94,16 +90,8 @@ impl Queries {
             reply("query.has_target", DType::BOOL, has_target),
         ];
         for text in texts {
-            replies.push(reply(
-                &format!("{}.bytes", text.name),
-                DType::U8,
-                text.bytes,
-            ));
-            replies.push(reply(
-                &format!("{}.offsets", text.name),
-                DType::U64,
-                text.offsets,
-            ));
+            replies.push(reply(&format!("{}.bytes", text.name), DType::U8, text.bytes));
+            replies.push(reply(&format!("{}.offsets", text.name), DType::U64, text.offsets));
         }
         replies.into()
     }
@@ -117,11 +105,7 @@ struct TextReply {
 
 impl TextReply {
     fn new(name: &'static str) -> Self {
-        Self {
-            name,
-            bytes: Vec::new(),
-            offsets: 0_u64.to_ne_bytes().to_vec(),
-        }
+        Self { name, bytes: Vec::new(), offsets: 0_u64.to_ne_bytes().to_vec() }
     }
 
     fn push(&mut self, text: &str) {
@@ -131,9 +115,5 @@ impl TextReply {
 }
 
 fn reply(name: &str, dtype: DType, bytes: Vec<u8>) -> RawReply {
-    RawReply {
-        name: name.into(),
-        dtype,
-        bytes: bytes.into(),
-    }
+    RawReply { name: name.into(), dtype, bytes: bytes.into() }
 }

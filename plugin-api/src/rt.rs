@@ -22,8 +22,7 @@ pub use serde_json;
 pub use crate::params::{ParamsSchema, check_range, missing_param, read_params, to_json};
 use crate::{
     abi::{
-        Plugin, PluginRef, RawCall, RawError, RawHost, RawReply, RawScheme, Ret, SchemeFunctions,
-        SchemeFunctionsRef,
+        Plugin, PluginRef, RawCall, RawError, RawHost, RawReply, RawScheme, Ret, SchemeFunctions, SchemeFunctionsRef,
     },
     batch::Batch,
     context::{Context, Host},
@@ -45,9 +44,7 @@ fn watch_panics() {
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            let place = info
-                .location()
-                .map(|l| format!("{}:{}:{}", l.file(), l.line(), l.column()));
+            let place = info.location().map(|l| format!("{}:{}:{}", l.file(), l.line(), l.column()));
             let watched = PLACE.try_with(|slot| match slot.try_borrow_mut() {
                 Ok(mut slot) if slot.as_str() == WATCHING => {
                     *slot = place.unwrap_or_default();
@@ -82,11 +79,9 @@ pub fn guard<T>(function: impl FnOnce() -> Result<T>) -> Ret<T> {
     });
     match outcome {
         Ok(Ok(value)) => ROk(value),
-        Ok(Err(error)) => RErr(RawError {
-            kind: error.kind,
-            message: error.message.into(),
-            location: error.location.into(),
-        }),
+        Ok(Err(error)) => {
+            RErr(RawError { kind: error.kind, message: error.message.into(), location: error.location.into() })
+        }
         Err(payload) => {
             let message = payload
                 .downcast_ref::<&'static str>()
@@ -97,11 +92,7 @@ pub fn guard<T>(function: impl FnOnce() -> Result<T>) -> Ret<T> {
             if let Err(again) = catch_unwind(AssertUnwindSafe(move || drop(payload))) {
                 std::mem::forget(again);
             }
-            RErr(RawError {
-                kind: RawError::PANICKED,
-                message: message.into(),
-                location: place.into(),
-            })
+            RErr(RawError { kind: RawError::PANICKED, message: message.into(), location: place.into() })
         }
     }
 }
@@ -167,10 +158,7 @@ impl<S: Scheme> Shim<S> {
                     scheme.objective(&batch, &mut Loss::take(&mut outputs)?, &context)?;
                 }
                 None => {
-                    return Err(Error::new(format!(
-                        "this plugin's api knows no hook number {}",
-                        call.hook
-                    )));
+                    return Err(Error::new(format!("this plugin's api knows no hook number {}", call.hook)));
                 }
             }
             Ok(RVec::new())
@@ -196,10 +184,7 @@ impl<S: Scheme> Shim<S> {
             let Some((version, bytes)) = bytes.as_slice().split_first_chunk::<4>() else {
                 return Err(Error::new("saved state is too short to have a version"));
             };
-            instance.scheme.restore(State {
-                version: u32::from_le_bytes(*version),
-                bytes: bytes.to_vec(),
-            })
+            instance.scheme.restore(State { version: u32::from_le_bytes(*version), bytes: bytes.to_vec() })
         })
     }
 
@@ -226,10 +211,7 @@ pub fn build<S: Scheme>(parameters: RStr<'_>, host: RawHost) -> Ret<RawScheme> {
         let host = Host::new(host);
         let scheme = S::new(S::Params::from_json(parameters.as_str())?, host)?;
         let instance = Box::new(Instance { scheme, host });
-        Ok(RawScheme {
-            state: Box::into_raw(instance).cast(),
-            functions: Shim::<S>::TABLE,
-        })
+        Ok(RawScheme { state: Box::into_raw(instance).cast(), functions: Shim::<S>::TABLE })
     })
 }
 
@@ -237,11 +219,7 @@ pub fn build<S: Scheme>(parameters: RStr<'_>, host: RawHost) -> Ret<RawScheme> {
 pub fn unknown(name: RStr<'_>, have: &[&str]) -> Ret<RawScheme> {
     RErr(RawError {
         kind: RawError::PARAMETERS,
-        message: format!(
-            "this library has no scheme `{name}`; it has: {}",
-            have.join(", ")
-        )
-        .into(),
+        message: format!("this library has no scheme `{name}`; it has: {}", have.join(", ")).into(),
         location: RString::new(),
     })
 }
@@ -322,10 +300,7 @@ mod tests {
 
     #[test]
     fn the_exported_name_is_the_one_that_abi_stable_looks_for() {
-        assert_eq!(
-            abi_stable::library::ROOT_MODULE_LOADER_NAME,
-            "_1as_0lib_1header_0root_bmodule_bloader"
-        );
+        assert_eq!(abi_stable::library::ROOT_MODULE_LOADER_NAME, "_1as_0lib_1header_0root_bmodule_bloader");
     }
 
     #[test]
@@ -336,9 +311,7 @@ mod tests {
             let _ = empty[index];
             Ok(())
         });
-        let RErr(error) = caught else {
-            panic!("not caught")
-        };
+        let RErr(error) = caught else { panic!("not caught") };
         assert_eq!(error.kind, RawError::PANICKED);
         assert!(error.message.contains("index is 6"), "{}", error.message);
         assert!(error.location.contains("rt.rs:"), "{}", error.location);

@@ -35,15 +35,8 @@ pub enum Hook {
 
 impl Hook {
     /// All hooks in the order in which an iteration calls them.
-    pub const ALL: [Self; 7] = [
-        Self::Select,
-        Self::Queries,
-        Self::Shape,
-        Self::Advantage,
-        Self::Weigh,
-        Self::Refresh,
-        Self::Objective,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Select, Self::Queries, Self::Shape, Self::Advantage, Self::Weigh, Self::Refresh, Self::Objective];
 
     /// Its number at the boundary.
     pub const fn id(self) -> u32 {
@@ -101,10 +94,7 @@ pub struct Read {
 impl Needs {
     /// A scheme that implements these hooks.
     pub fn hooks(hooks: &[Hook]) -> Self {
-        Self {
-            hooks: hooks.to_vec(),
-            ..Self::default()
-        }
+        Self { hooks: hooks.to_vec(), ..Self::default() }
     }
 
     /// It must have these columns.
@@ -144,10 +134,7 @@ impl Needs {
 
 impl Read {
     fn of(column: &AnyColumn) -> Self {
-        Self {
-            name: column.name.to_owned(),
-            dtype: column.dtype.0,
-        }
+        Self { name: column.name.to_owned(), dtype: column.dtype.0 }
     }
 
     /// Type of its elements.
@@ -185,72 +172,37 @@ pub trait Scheme: Sized + Send + 'static {
     fn needs(&self) -> Needs;
 
     /// Decides which trajectories are trained. Called after every rollout and refill, before any signal is paid.
-    fn select(
-        &mut self,
-        _batch: &Batch<'_>,
-        _selection: &mut Selection<'_>,
-        _context: &Context,
-    ) -> Result<()> {
+    fn select(&mut self, _batch: &Batch<'_>, _selection: &mut Selection<'_>, _context: &Context) -> Result<()> {
         Err(missing(Hook::Select))
     }
 
     /// Asks for texts to be scored.
-    fn queries(
-        &mut self,
-        _batch: &Batch<'_>,
-        _queries: &mut Queries,
-        _context: &Context,
-    ) -> Result<()> {
+    fn queries(&mut self, _batch: &Batch<'_>, _queries: &mut Queries, _context: &Context) -> Result<()> {
         Err(missing(Hook::Queries))
     }
 
     /// Changes rewards in place; the raw ones stay readable in the batch.
-    fn shape(
-        &mut self,
-        _batch: &Batch<'_>,
-        _rewards: &mut Rewards<'_>,
-        _context: &Context,
-    ) -> Result<()> {
+    fn shape(&mut self, _batch: &Batch<'_>, _rewards: &mut Rewards<'_>, _context: &Context) -> Result<()> {
         Err(missing(Hook::Shape))
     }
 
     /// Writes the advantage of every token.
-    fn advantage(
-        &mut self,
-        _batch: &Batch<'_>,
-        _advantages: &mut Advantages<'_>,
-        _context: &Context,
-    ) -> Result<()> {
+    fn advantage(&mut self, _batch: &Batch<'_>, _advantages: &mut Advantages<'_>, _context: &Context) -> Result<()> {
         Err(missing(Hook::Advantage))
     }
 
     /// Changes advantages and weights in place.
-    fn weigh(
-        &mut self,
-        _batch: &Batch<'_>,
-        _credit: &mut Credit<'_>,
-        _context: &Context,
-    ) -> Result<()> {
+    fn weigh(&mut self, _batch: &Batch<'_>, _credit: &mut Credit<'_>, _context: &Context) -> Result<()> {
         Err(missing(Hook::Weigh))
     }
 
     /// Changes a micro-batch's advantages in place, knowing fresh log-probabilities.
-    fn refresh(
-        &mut self,
-        _batch: &Batch<'_>,
-        _refreshed: &mut Refreshed<'_>,
-        _context: &Context,
-    ) -> Result<()> {
+    fn refresh(&mut self, _batch: &Batch<'_>, _refreshed: &mut Refreshed<'_>, _context: &Context) -> Result<()> {
         Err(missing(Hook::Refresh))
     }
 
     /// Writes a micro-batch's share of the loss and its derivatives.
-    fn objective(
-        &mut self,
-        _batch: &Batch<'_>,
-        _loss: &mut Loss<'_>,
-        _context: &Context,
-    ) -> Result<()> {
+    fn objective(&mut self, _batch: &Batch<'_>, _loss: &mut Loss<'_>, _context: &Context) -> Result<()> {
         Err(missing(Hook::Objective))
     }
 
@@ -262,17 +214,10 @@ pub trait Scheme: Sized + Send + 'static {
     /// Restores what [`save`](Scheme::save) gave. A version that it does not know is an error: a resume fails rather
     /// than go on with another state.
     fn restore(&mut self, state: State) -> Result<()> {
-        Err(Error::new(format!(
-            "`{}` has no state to restore, and was given version {}",
-            Self::NAME,
-            state.version
-        )))
+        Err(Error::new(format!("`{}` has no state to restore, and was given version {}", Self::NAME, state.version)))
     }
 }
 
 fn missing(hook: Hook) -> Error {
-    Error::new(format!(
-        "the hook `{}` is declared in `needs` and not implemented",
-        hook.name()
-    ))
+    Error::new(format!("the hook `{}` is declared in `needs` and not implemented", hook.name()))
 }

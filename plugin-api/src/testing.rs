@@ -37,10 +37,9 @@ use crate::{
     column::{
         Column, Element,
         columns::{
-            ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, GROUP_TRAJECTORIES, ITERATION,
-            ITERATIONS, KIND, LAYOUT, LOSS, OUTCOME, RAW_OUTCOME, RAW_REWARD, REWARD, ROW_STEPS,
-            SAMPLE_MORE, STATUS, STEP_TOKENS, TERMINAL, TOKEN_REWARD, TRAINED, TRAJECTORY_STEPS,
-            UPDATE, UPDATES, VALUE_TARGET, WEIGHT,
+            ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, GROUP_TRAJECTORIES, ITERATION, ITERATIONS, KIND,
+            LAYOUT, LOSS, OUTCOME, RAW_OUTCOME, RAW_REWARD, REWARD, ROW_STEPS, SAMPLE_MORE, STATUS, STEP_TOKENS,
+            TERMINAL, TOKEN_REWARD, TRAINED, TRAJECTORY_STEPS, UPDATE, UPDATES, VALUE_TARGET, WEIGHT,
         },
     },
     denominators::Denominators,
@@ -60,8 +59,7 @@ impl TestBatch {
     /// A batch of this shape: `groups[g][t][s]` is the number of response tokens of a step. Rewards and outcomes are
     /// 0, every token is a think token, every trajectory is complete and trained, until [`set`](Self::set).
     pub fn new(layout: Layout, groups: &[&[&[usize]]]) -> Self {
-        let (mut group_offsets, mut trajectory_offsets, mut step_offsets) =
-            (vec![0_u32], vec![0_u32], vec![0_u32]);
+        let (mut group_offsets, mut trajectory_offsets, mut step_offsets) = (vec![0_u32], vec![0_u32], vec![0_u32]);
         let mut terminal = Vec::new();
         for group in groups {
             for trajectory in *group {
@@ -84,12 +82,7 @@ impl TestBatch {
         table.put(GROUP_TRAJECTORIES, group_offsets);
         table.put(TRAJECTORY_STEPS, trajectory_offsets);
         table.put(STEP_TOKENS, step_offsets);
-        for (column, value) in [
-            (ITERATION, 0),
-            (ITERATIONS, 100),
-            (UPDATE, 0),
-            (UPDATES, 100),
-        ] {
+        for (column, value) in [(ITERATION, 0), (ITERATIONS, 100), (UPDATE, 0), (UPDATES, 100)] {
             table.put(column, vec![value]);
         }
         for column in [OUTCOME, RAW_OUTCOME] {
@@ -123,13 +116,7 @@ impl TestBatch {
             crate::Level::Row => length(ROW_STEPS.name()) - 1,
             crate::Level::Token => length(KIND.name()),
         };
-        assert_eq!(
-            elements.len(),
-            expected,
-            "length of `{}`, one for each {}",
-            column.name(),
-            column.level().name()
-        );
+        assert_eq!(elements.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
         self.table.put(column, elements);
         self
     }
@@ -177,15 +164,9 @@ impl<S: Scheme> TestScheme<S> {
             #[cfg(feature = "next-minor")]
             later: threads,
         };
-        let host = RawHost {
-            context: 0,
-            functions: functions.leak_into_prefix(),
-        };
+        let host = RawHost { context: 0, functions: functions.leak_into_prefix() };
         match rt::build::<S>(RStr::from_str(parameters), host) {
-            ROk(raw) => Ok(Self {
-                instance: Instance::new(raw),
-                scheme: PhantomData,
-            }),
+            ROk(raw) => Ok(Self { instance: Instance::new(raw), scheme: PhantomData }),
             RErr(error) => Err(CallError::of(error)),
         }
     }
@@ -210,10 +191,7 @@ impl<S: Scheme> TestScheme<S> {
         outputs.put(DECISION, vec![2; trajectories]);
         outputs.put(SAMPLE_MORE, vec![false]);
         let outputs = self.call(Hook::Select, &batch.table, outputs)?;
-        match (
-            outputs.get(DECISION.name()),
-            outputs.get(SAMPLE_MORE.name()),
-        ) {
+        match (outputs.get(DECISION.name()), outputs.get(SAMPLE_MORE.name())) {
             (Some(Data::U8(decisions)), Some(Data::Bool(more))) => Ok((decisions.clone(), more[0])),
             _ => unreachable!("the outputs are those that were put in"),
         }
@@ -230,14 +208,7 @@ impl<S: Scheme> TestScheme<S> {
     pub fn shape(&mut self, batch: &TestBatch) -> Result<(Vec<f32>, Vec<f32>)> {
         let mut outputs = Table::default();
         for column in [REWARD, TOKEN_REWARD] {
-            outputs.put(
-                column,
-                batch
-                    .table
-                    .f32(column)
-                    .map(<[f32]>::to_vec)
-                    .unwrap_or_default(),
-            );
+            outputs.put(column, batch.table.f32(column).map(<[f32]>::to_vec).unwrap_or_default());
         }
         let outputs = self.call(Hook::Shape, &batch.table, outputs)?;
         Ok((floats(&outputs, REWARD), floats(&outputs, TOKEN_REWARD)))
@@ -258,11 +229,7 @@ impl<S: Scheme> TestScheme<S> {
     }
 
     /// Calls `weigh`: advantages and weights, from these advantages and from weights of 1.
-    pub fn weigh(
-        &mut self,
-        batch: &TestBatch,
-        advantage: Vec<f32>,
-    ) -> Result<(Vec<f32>, Vec<f32>)> {
+    pub fn weigh(&mut self, batch: &TestBatch, advantage: Vec<f32>) -> Result<(Vec<f32>, Vec<f32>)> {
         let mut outputs = Table::default();
         outputs.put(WEIGHT, vec![1.0; advantage.len()]);
         outputs.put(ADVANTAGE, advantage);
@@ -282,10 +249,7 @@ impl<S: Scheme> TestScheme<S> {
     /// set in the batch; `weight` is 1 unless it is.
     pub fn objective(&mut self, batch: &TestBatch) -> Result<TestLoss> {
         let mut inputs = batch.table.clone();
-        let weight = batch
-            .table
-            .f32(WEIGHT)
-            .map_or_else(|| vec![1.0; batch.tokens()], <[f32]>::to_vec);
+        let weight = batch.table.f32(WEIGHT).map_or_else(|| vec![1.0; batch.tokens()], <[f32]>::to_vec);
         if let Some(denominators) = Denominators::of(&inputs, &weight) {
             let all: Vec<usize> = (0..denominators.trajectory_tokens.len()).collect();
             denominators.put_into(&mut inputs, &weight, &all);
@@ -339,11 +303,7 @@ extern "C" fn log(_context: u64, _level: u32, message: RStr<'_>) {
 
 extern "C" fn metric(_context: u64, name: RStr<'_>, value: f64, weight: f64) {
     METRICS.with(|metrics| {
-        metrics
-            .borrow_mut()
-            .entry(name.to_string())
-            .or_default()
-            .push((value, weight));
+        metrics.borrow_mut().entry(name.to_string()).or_default().push((value, weight));
     });
 }
 

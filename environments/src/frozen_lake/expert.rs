@@ -51,19 +51,14 @@ impl Plan {
     /// Plans for a map: breadth-first search from the goal, and on slippery ice the value iteration of a finite horizon
     /// over `horizon` actions as well.
     pub(super) fn new(map: &Map, success_rate: f64, horizon: usize) -> Self {
-        let mut plan = Self {
-            success_rate,
-            distances: map.distances(),
-            chances: Vec::new(),
-        };
+        let mut plan = Self { success_rate, distances: map.distances(), chances: Vec::new() };
         if success_rate < 1.0 {
             let at = |place: usize| f64::from(u8::from(map.cells[place] == Cell::Goal));
             plan.chances.push((0..map.cells.len()).map(at).collect());
             for left in 1..=horizon {
                 let chance = |place: usize| match map.cells[place] {
                     Cell::Floor => {
-                        let ways = Direction::ALL
-                            .map(|direction| plan.chance(map, place, direction, left));
+                        let ways = Direction::ALL.map(|direction| plan.chance(map, place, direction, left));
                         ways.into_iter().fold(0.0, f64::max)
                     }
                     Cell::Hole | Cell::Goal => at(place),
@@ -79,11 +74,7 @@ impl Plan {
     fn chance(&self, map: &Map, place: usize, direction: Direction, left: usize) -> f64 {
         let after = &self.chances[left - 1];
         let ways = outcomes(direction, self.success_rate);
-        ways.iter()
-            .map(|(way, probability)| {
-                probability * after[map.neighbour(place, *way).unwrap_or(place)]
-            })
-            .sum()
+        ways.iter().map(|(way, probability)| probability * after[map.neighbour(place, *way).unwrap_or(place)]).sum()
     }
 
     /// The best move from `place` once `used` actions are played. Where the goal is out of reach of what is left of the
@@ -91,25 +82,17 @@ impl Plan {
     /// order that a hash of the state gives, so that no direction is preferred.
     pub(super) fn best(&self, map: &Map, place: usize, used: usize) -> Direction {
         let key = view::grid(map, place);
-        let hash = key
-            .bytes()
-            .fold(Stream::new(0, Purpose::Environment), |hash, byte| {
-                hash.with(byte.into())
-            });
+        let hash = key.bytes().fold(Stream::new(0, Purpose::Environment), |hash, byte| hash.with(byte.into()));
         let mut directions = Direction::ALL;
         hash.shuffle(&mut directions);
         let left = self.chances.len().saturating_sub(1 + used);
         // Equal chances come out of sums in different orders, so they differ in their last bits.
         let rounded = |chance: f64| (chance * 1e12).round();
         if left > 0 && rounded(self.chances[left][place]) > 0.0 {
-            best_of(directions, |direction| {
-                rounded(self.chance(map, place, direction, left))
-            })
+            best_of(directions, |direction| rounded(self.chance(map, place, direction, left)))
         } else {
             best_of(directions, |direction| {
-                let next = map
-                    .neighbour(place, direction)
-                    .and_then(|next| self.distances[next]);
+                let next = map.neighbour(place, direction).and_then(|next| self.distances[next]);
                 next.map_or(f64::NEG_INFINITY, |distance| -(distance as f64))
             })
         }
@@ -136,18 +119,9 @@ mod tests {
     #[test]
     fn thinking_names_the_goals_direction_and_the_cells_around() {
         let map = Map::gym();
-        assert_eq!(
-            think(&map, 0),
-            "goal down right; left edge, down floor, right floor, up edge"
-        );
-        assert_eq!(
-            think(&map, 10),
-            "goal down right; left floor, down floor, right hole, up floor"
-        );
-        assert_eq!(
-            think(&map, 14),
-            "goal right; left floor, down edge, right goal, up floor"
-        );
+        assert_eq!(think(&map, 0), "goal down right; left edge, down floor, right floor, up edge");
+        assert_eq!(think(&map, 10), "goal down right; left floor, down floor, right hole, up floor");
+        assert_eq!(think(&map, 14), "goal right; left floor, down edge, right goal, up floor");
     }
 
     #[test]
@@ -181,10 +155,7 @@ mod tests {
         }
         assert!((952.5..955.5).contains(&expected), "{expected} of 1000");
         // The standard deviation of the wins is 6.
-        assert!(
-            (wins - expected).abs() < 18.0,
-            "{wins} of 1000, where {expected} are expected"
-        );
+        assert!((wins - expected).abs() < 18.0, "{wins} of 1000, where {expected} are expected");
     }
 
     proptest! {

@@ -32,12 +32,7 @@ pub(super) const DRAWS: usize = 100_000;
 impl Map {
     /// The first map of this seed's stream whose goal is at least `min_distance` moves from its start; none if
     /// [`DRAWS`] maps have no such pair. With `min_distance` 1 that is RAGEN's map of the seed.
-    pub(super) fn random(
-        seed: u64,
-        size: usize,
-        p_frozen: f64,
-        min_distance: usize,
-    ) -> Option<Self> {
+    pub(super) fn random(seed: u64, size: usize, p_frozen: f64, min_distance: usize) -> Option<Self> {
         let mut stream = Pcg64::new(seed);
         (0..DRAWS)
             .map(|_| Self::draw(&mut stream, size, p_frozen))
@@ -47,13 +42,7 @@ impl Map {
     /// One map, reachable or not.
     fn draw(stream: &mut Pcg64, size: usize, p_frozen: f64) -> Self {
         let mut cells: Vec<Cell> = (0..size * size)
-            .map(|_| {
-                if stream.is_first([p_frozen, 1.0 - p_frozen]) {
-                    Cell::Floor
-                } else {
-                    Cell::Hole
-                }
-            })
+            .map(|_| if stream.is_first([p_frozen, 1.0 - p_frozen]) { Cell::Floor } else { Cell::Hole })
             .collect();
         let mut place = || {
             let row = stream.below(size as u32) as usize;
@@ -62,12 +51,7 @@ impl Map {
         let (start, goal) = (place(), place());
         cells[start] = Cell::Floor;
         cells[goal] = Cell::Goal;
-        Self {
-            size,
-            cells,
-            start,
-            goal,
-        }
+        Self { size, cells, start, goal }
     }
 
     /// The fixed 4x4 map of gymnasium.
@@ -80,12 +64,7 @@ impl Map {
                 _ => Cell::Floor,
             })
             .collect();
-        Self {
-            size: 4,
-            cells,
-            start: 0,
-            goal: 15,
-        }
+        Self { size: 4, cells, start: 0, goal: 15 }
     }
 
     /// Row and column of a place, from the top left.
@@ -111,10 +90,7 @@ impl Map {
         distances[self.goal] = Some(0);
         let mut frontier = VecDeque::from([(self.goal, 0)]);
         while let Some((place, distance)) = frontier.pop_front() {
-            for next in Direction::ALL
-                .into_iter()
-                .filter_map(|direction| self.neighbour(place, direction))
-            {
+            for next in Direction::ALL.into_iter().filter_map(|direction| self.neighbour(place, direction)) {
                 if distances[next].is_none() && self.cells[next] != Cell::Hole {
                     distances[next] = Some(distance + 1);
                     frontier.push_back((next, distance + 1));
@@ -138,9 +114,7 @@ mod tests {
         for _ in 0..map.cells.len() {
             for place in 0..map.cells.len() {
                 if map.cells[place] == Cell::Floor {
-                    let ways = Direction::ALL
-                        .into_iter()
-                        .filter_map(|way| distances[map.neighbour(place, way)?]);
+                    let ways = Direction::ALL.into_iter().filter_map(|way| distances[map.neighbour(place, way)?]);
                     distances[place] = ways.min().map(|distance: usize| distance + 1);
                 }
             }

@@ -24,9 +24,7 @@ impl Direction {
 
     /// The move of this name, in any case.
     pub(super) fn parse(name: &str) -> Option<Self> {
-        Self::ALL
-            .into_iter()
-            .find(|direction| direction.name().eq_ignore_ascii_case(name))
+        Self::ALL.into_iter().find(|direction| direction.name().eq_ignore_ascii_case(name))
     }
 
     fn turned(self, quarters: usize) -> Self {
@@ -38,11 +36,7 @@ impl Direction {
 /// intended. The order decides what a random number means, so it is RAGEN's.
 pub(super) fn outcomes(intended: Direction, success_rate: f64) -> [(Direction, f64); 3] {
     let aside = (1.0 - success_rate) / 2.0;
-    [
-        (intended.turned(3), aside),
-        (intended, success_rate),
-        (intended.turned(1), aside),
-    ]
+    [(intended.turned(3), aside), (intended, success_rate), (intended.turned(1), aside)]
 }
 
 /// The outcome that a number in `[0, 1)` picks: the first whose cumulative probability exceeds it. Rounding can leave

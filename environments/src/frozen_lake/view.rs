@@ -23,11 +23,7 @@ pub(super) fn show(view: View, map: &Map, place: usize) -> String {
     match view {
         View::Grid => grid(map, place),
         View::Coord => coordinates(map, place),
-        View::GridCoord => format!(
-            "Coordinates: \n{}\nGrid Map: \n{}",
-            coordinates(map, place),
-            grid(map, place)
-        ),
+        View::GridCoord => format!("Coordinates: \n{}\nGrid Map: \n{}", coordinates(map, place), grid(map, place)),
     }
 }
 
@@ -35,9 +31,7 @@ pub(super) fn show(view: View, map: &Map, place: usize) -> String {
 pub(super) fn legend(view: View) -> &'static str {
     match view {
         View::Grid => "P you, _ ice, O hole, G goal, X you in a hole, √ you on the goal.",
-        View::Coord => {
-            "Coordinates are (row, column), counted from 0 at the top left; what is not listed is ice."
-        }
+        View::Coord => "Coordinates are (row, column), counted from 0 at the top left; what is not listed is ice.",
         View::GridCoord => {
             "Coordinates are (row, column), counted from 0 at the top left. \
              In the grid: P you, _ ice, O hole, G goal, X you in a hole, √ you on the goal."
@@ -55,11 +49,7 @@ pub(super) fn grid(map: &Map, place: usize) -> String {
         (Cell::Goal, false) => 'G',
         (Cell::Goal, true) => '√',
     };
-    let rows = (0..map.size).map(|row| {
-        (0..map.size)
-            .map(|column| symbol(row * map.size + column))
-            .collect()
-    });
+    let rows = (0..map.size).map(|row| (0..map.size).map(|column| symbol(row * map.size + column)).collect());
     rows.collect::<Vec<String>>().join("\n")
 }
 
@@ -79,10 +69,7 @@ fn coordinates(map: &Map, place: usize) -> String {
         format!("Goal: {}", point(map.goal)),
         format!("{player}: {}", point(place)),
     ];
-    let holes: Vec<String> = (0..map.cells.len())
-        .filter(|i| map.cells[*i] == Cell::Hole)
-        .map(point)
-        .collect();
+    let holes: Vec<String> = (0..map.cells.len()).filter(|i| map.cells[*i] == Cell::Hole).map(point).collect();
     if !holes.is_empty() {
         lines.push(format!("Holes: {}", holes.join(", ")));
     }

@@ -45,12 +45,7 @@ impl<T> Round<T> {
     pub(super) fn new(indices: Vec<usize>) -> Self {
         let open = indices.len();
         let answers = indices.iter().map(|_| None).collect();
-        Self {
-            indices,
-            answers,
-            open,
-            running: HashMap::new(),
-        }
+        Self { indices, answers, open, running: HashMap::new() }
     }
 
     pub(super) fn settle(&mut self, position: usize, answer: Result<T, Failure>) {
@@ -67,10 +62,7 @@ impl<T> Round<T> {
         timeout: Option<Duration>,
     ) -> Result<Report<T>, RecvTimeoutError> {
         let begun = self.running.values().map(|(_, at)| *at).min();
-        match timeout
-            .zip(begun)
-            .and_then(|(timeout, begun)| begun.checked_add(timeout))
-        {
+        match timeout.zip(begun).and_then(|(timeout, begun)| begun.checked_add(timeout)) {
             Some(deadline) => inbox.recv_deadline(deadline),
             None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
@@ -78,17 +70,11 @@ impl<T> Round<T> {
 
     /// Settles the running calls that have used up their time, and returns their workers.
     pub(super) fn settle_late(&mut self, limit: Duration) -> Vec<usize> {
-        let late: Vec<_> = self
-            .running
-            .extract_if(|_, (_, at)| at.elapsed() >= limit)
-            .collect();
+        let late: Vec<_> = self.running.extract_if(|_, (_, at)| at.elapsed() >= limit).collect();
         for (position, _) in &late {
             let index = self.indices[*position];
             let message = format!("it took longer than {limit:?}");
-            self.settle(
-                *position,
-                Err(failure(index, FailureKind::Timeout, message)),
-            );
+            self.settle(*position, Err(failure(index, FailureKind::Timeout, message)));
         }
         late.into_iter().map(|(_, (worker, _))| worker).collect()
     }
@@ -98,36 +84,20 @@ impl<T> Round<T> {
         for position in 0..self.answers.len() {
             if self.answers[position].is_none() {
                 let message = format!("there is no thread to play it: {reason}");
-                self.settle(
-                    position,
-                    Err(failure(
-                        self.indices[position],
-                        FailureKind::Missing,
-                        message,
-                    )),
-                );
+                self.settle(position, Err(failure(self.indices[position], FailureKind::Missing, message)));
             }
         }
     }
 }
 
 /// What a worker does for one call. Reports that nobody waits for any more are dropped, and the environment with them.
-pub(super) fn job<T, F>(
-    position: usize,
-    environment: Box<dyn Environment>,
-    call: F,
-    reports: Sender<Report<T>>,
-) -> Job
+pub(super) fn job<T, F>(position: usize, environment: Box<dyn Environment>, call: F, reports: Sender<Report<T>>) -> Job
 where
     T: Send + 'static,
     F: FnOnce(&mut dyn Environment) -> Result<T, EnvironmentError> + Send + 'static,
 {
     Box::new(move |worker| {
-        let _ = reports.send(Report::Started {
-            position,
-            worker,
-            at: Instant::now(),
-        });
+        let _ = reports.send(Report::Started { position, worker, at: Instant::now() });
         // After a panic the environment is dropped in here and never seen again, so nothing sees it half changed.
         let result = catch_unwind(AssertUnwindSafe(move || {
             let mut environment = environment;
@@ -141,6 +111,5 @@ where
 
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
 }

@@ -12,20 +12,14 @@ fn lake(settings: &Value) -> Box<dyn Environment> {
 }
 
 fn refused(settings: &Value) -> EnvironmentError {
-    make("frozen-lake", settings.as_object().unwrap())
-        .err()
-        .unwrap()
+    make("frozen-lake", settings.as_object().unwrap()).err().unwrap()
 }
 
 /// The recording: one line per reset (`t` 0) and per action, on three kinds of maps.
 fn recording() -> Vec<Value> {
     let mut text = String::new();
-    GzDecoder::new(&include_bytes!("../golden/frozenlake.jsonl.gz")[..])
-        .read_to_string(&mut text)
-        .unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    GzDecoder::new(&include_bytes!("../golden/frozenlake.jsonl.gz")[..]).read_to_string(&mut text).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[test]
@@ -39,30 +33,18 @@ fn every_line_of_the_recording_is_played_back() {
             environment = lake(&json!({
                 "size": line["size"], "p_frozen": line["p"], "success_rate": line["success_rate"], "view": "grid_coord",
             }));
-            assert_eq!(
-                environment.reset(seed).unwrap().observation,
-                line["obs"],
-                "{line}"
-            );
+            assert_eq!(environment.reset(seed).unwrap().observation, line["obs"], "{line}");
             continue;
         }
         let action = ["Left", "Down", "Right", "Up"][line["action"].as_u64().unwrap() as usize - 1];
         let outcome = environment.step(Some(action), "").unwrap();
         assert_eq!(outcome.turn.observation, line["obs"], "{line}");
-        assert_eq!(
-            f64::from(outcome.reward),
-            line["reward"].as_f64().unwrap(),
-            "{line}"
-        );
+        assert_eq!(f64::from(outcome.reward), line["reward"].as_f64().unwrap(), "{line}");
         assert_eq!(outcome.terminal, line["done"], "{line}");
         assert_eq!(outcome.success, line["success"], "{line}");
         assert_eq!(outcome.valid_action, line["action_is_valid"], "{line}");
         let stayed = outcome.feedback.contains("edge");
-        assert_eq!(
-            !stayed,
-            line["action_is_effective"].as_bool().unwrap(),
-            "{line}"
-        );
+        assert_eq!(!stayed, line["action_is_effective"].as_bool().unwrap(), "{line}");
     }
 }
 
@@ -71,13 +53,7 @@ fn the_views_are_parts_of_one_another() {
     let show = |view: &str| lake(&json!({ "view": view })).reset(4).unwrap();
     let (grid, coord, both) = (show("grid"), show("coord"), show("grid_coord"));
     assert_eq!(grid.observation, "_P_O\n____\n_O__\n__OG");
-    assert_eq!(
-        both.observation,
-        format!(
-            "Coordinates: \n{}\nGrid Map: \n{}",
-            coord.observation, grid.observation
-        )
-    );
+    assert_eq!(both.observation, format!("Coordinates: \n{}\nGrid Map: \n{}", coord.observation, grid.observation));
     // The state does not depend on how it is shown.
     assert_eq!(grid.state, both.state);
     assert_eq!(grid.state, coord.state);
@@ -89,27 +65,11 @@ fn what_is_no_action_moves_nothing_and_draws_nothing() {
     let (mut plain, mut disturbed) = (lake(&json!({})), lake(&json!({})));
     let start = plain.reset(4).unwrap();
     disturbed.reset(4).unwrap();
-    for nonsense in [
-        None,
-        Some(""),
-        Some("Jump"),
-        Some("Down || Down"),
-        Some("go Down"),
-        Some("Down."),
-    ] {
+    for nonsense in [None, Some(""), Some("Jump"), Some("Down || Down"), Some("go Down"), Some("Down.")] {
         let outcome = disturbed.step(nonsense, "").unwrap();
-        assert!(
-            !outcome.valid_action && !outcome.terminal && outcome.reward == 0.0,
-            "{nonsense:?}"
-        );
+        assert!(!outcome.valid_action && !outcome.terminal && outcome.reward == 0.0, "{nonsense:?}");
         assert_eq!(outcome.turn, start, "{nonsense:?}");
-        assert!(
-            outcome
-                .feedback
-                .ends_with("the actions are Left, Down, Right, Up."),
-            "{}",
-            outcome.feedback
-        );
+        assert!(outcome.feedback.ends_with("the actions are Left, Down, Right, Up."), "{}", outcome.feedback);
     }
     for action in ["Down", "right", " LEFT "] {
         let expected = plain.step(Some(action), "").unwrap();
@@ -125,15 +85,7 @@ fn several_actions_in_one_answer_follow_ragen() {
         let mut environment = lake(&settings);
         environment.reset(0).unwrap();
         let outcome = environment.step(Some(action), "").unwrap();
-        (
-            outcome
-                .turn
-                .observation
-                .lines()
-                .map(str::to_owned)
-                .collect::<Vec<_>>(),
-            outcome,
-        )
+        (outcome.turn.observation.lines().map(str::to_owned).collect::<Vec<_>>(), outcome)
     };
     let (rows, outcome) = play("Down || down");
     assert_eq!((rows[2].as_str(), outcome.valid_action), ("P__O", true));
@@ -158,10 +110,7 @@ fn several_actions_in_one_answer_follow_ragen() {
 #[test]
 fn an_episode_is_played_between_reset_and_its_end() {
     let mut environment = lake(&json!({ "success_rate": 1.0, "map": "gym" }));
-    assert!(matches!(
-        environment.step(Some("Left"), ""),
-        Err(EnvironmentError::NotStarted)
-    ));
+    assert!(matches!(environment.step(Some("Left"), ""), Err(EnvironmentError::NotStarted)));
     assert!(environment.expert().is_none());
     environment.reset(0).unwrap();
     for action in ["Down", "Down", "Right", "Down", "Right"] {
@@ -172,10 +121,7 @@ fn an_episode_is_played_between_reset_and_its_end() {
     assert_eq!(last.reward, 1.0);
     assert_eq!(last.feedback, "You moved Right and reached the goal.");
     assert!(last.turn.actions.is_empty());
-    assert!(matches!(
-        environment.step(Some("Left"), ""),
-        Err(EnvironmentError::EpisodeOver)
-    ));
+    assert!(matches!(environment.step(Some("Left"), ""), Err(EnvironmentError::EpisodeOver)));
     assert!(environment.expert().is_none());
     assert!(environment.reset(0).is_ok());
 }
@@ -208,15 +154,9 @@ fn the_expert_prefers_no_direction() {
     for seed in 0..400 {
         environment.reset(seed).unwrap();
         let action = environment.expert().unwrap().action;
-        counts[["Left", "Down", "Right", "Up"]
-            .iter()
-            .position(|name| *name == action)
-            .unwrap()] += 1;
+        counts[["Left", "Down", "Right", "Up"].iter().position(|name| *name == action).unwrap()] += 1;
     }
-    assert!(
-        counts.iter().all(|count| (70..=130).contains(count)),
-        "{counts:?}"
-    );
+    assert!(counts.iter().all(|count| (70..=130).contains(count)), "{counts:?}");
 }
 
 #[test]
@@ -225,76 +165,28 @@ fn settings_that_do_not_fit_are_named() {
         let error = refused(&settings);
         assert_eq!(error.key(), Some(key), "{error}");
         assert!(error.to_string().contains(message), "{error}");
-        assert_eq!(
-            traits("frozen-lake", &settings).unwrap_err().to_string(),
-            error.to_string()
-        );
+        assert_eq!(traits("frozen-lake", &settings).unwrap_err().to_string(), error.to_string());
     };
     check(json!({ "sise": 4 }), "sise", "did you mean `size`?");
     check(json!({ "size": 1 }), "size", "must be 2 to 64, not 1");
     check(json!({ "size": "4" }), "size", "expected usize");
     check(json!({ "size": -4 }), "size", "expected usize");
-    check(
-        json!({ "size": 5, "map": "gym" }),
-        "size",
-        "must be 4, not 5",
-    );
-    check(
-        json!({ "map": "round" }),
-        "map",
-        "expected `random` or `gym`",
-    );
-    check(
-        json!({ "view": "Grid" }),
-        "view",
-        "expected one of `grid`, `coord`, `grid_coord`",
-    );
-    check(
-        json!({ "p_frozen": 1.5 }),
-        "p_frozen",
-        "must be a probability, 0 to 1, not 1.5",
-    );
-    check(
-        json!({ "success_rate": -0.1 }),
-        "success_rate",
-        "must be a probability, 0 to 1, not -0.1",
-    );
-    check(
-        json!({ "min_distance": 0 }),
-        "min_distance",
-        "must be 1 to 6 for maps of size 4, not 0",
-    );
-    check(
-        json!({ "min_distance": 7 }),
-        "min_distance",
-        "must be 1 to 6 for maps of size 4, not 7",
-    );
-    check(
-        json!({ "max_actions_per_turn": 0 }),
-        "max_actions_per_turn",
-        "must be at least 1",
-    );
-    check(
-        json!({ "expert_horizon": 0 }),
-        "expert_horizon",
-        "must be 1 to 1000, not 0",
-    );
-    let expected = Traits {
-        states: true,
-        expert: true,
-        answers: false,
-    };
-    assert_eq!(
-        traits("frozen-lake", &json!({ "size": 8, "success_rate": 1 })).unwrap(),
-        expected
-    );
+    check(json!({ "size": 5, "map": "gym" }), "size", "must be 4, not 5");
+    check(json!({ "map": "round" }), "map", "expected `random` or `gym`");
+    check(json!({ "view": "Grid" }), "view", "expected one of `grid`, `coord`, `grid_coord`");
+    check(json!({ "p_frozen": 1.5 }), "p_frozen", "must be a probability, 0 to 1, not 1.5");
+    check(json!({ "success_rate": -0.1 }), "success_rate", "must be a probability, 0 to 1, not -0.1");
+    check(json!({ "min_distance": 0 }), "min_distance", "must be 1 to 6 for maps of size 4, not 0");
+    check(json!({ "min_distance": 7 }), "min_distance", "must be 1 to 6 for maps of size 4, not 7");
+    check(json!({ "max_actions_per_turn": 0 }), "max_actions_per_turn", "must be at least 1");
+    check(json!({ "expert_horizon": 0 }), "expert_horizon", "must be 1 to 1000, not 0");
+    let expected = Traits { states: true, expert: true, answers: false };
+    assert_eq!(traits("frozen-lake", &json!({ "size": 8, "success_rate": 1 })).unwrap(), expected);
 }
 
 #[test]
 fn a_seed_without_a_map_is_an_error_that_says_why() {
-    let error = lake(&json!({ "p_frozen": 0.0, "min_distance": 3 }))
-        .reset(5)
-        .unwrap_err();
+    let error = lake(&json!({ "p_frozen": 0.0, "min_distance": 3 })).reset(5).unwrap_err();
     let expected = "environment `frozen-lake` has no task for seed 5: none of 100000 random maps with p_frozen = 0 has \
                     its goal 3 or more moves away";
     assert_eq!(error.to_string(), expected);
@@ -303,16 +195,9 @@ fn a_seed_without_a_map_is_an_error_that_says_why() {
 #[test]
 fn instructions_say_what_the_settings_mean() {
     let slippery = lake(&json!({ "max_actions_per_turn": 2 })).instructions();
-    assert!(
-        slippery.contains("probability 0.8")
-            && slippery.contains("1 to 2 actions, separated by ||")
-    );
+    assert!(slippery.contains("probability 0.8") && slippery.contains("1 to 2 actions, separated by ||"));
     let plain = lake(&json!({ "success_rate": 1.0, "view": "coord" })).instructions();
-    assert!(
-        plain.contains("not slippery")
-            && plain.contains("(row, column)")
-            && plain.contains("one action")
-    );
+    assert!(plain.contains("not slippery") && plain.contains("(row, column)") && plain.contains("one action"));
 }
 
 proptest! {

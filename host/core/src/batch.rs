@@ -6,10 +6,9 @@ use std::fmt;
 use accredit_plugin_api::{
     Column, Level, NO_STATE, TextColumn,
     columns::{
-        ACTION_TEXT, FEEDBACK, GROUP_TRAJECTORIES, KIND, LAYOUT, NEXT_STATE, OBSERVATION,
-        OBSERVATION_TOKENS, OUTCOME, PROMPT, RAW_OUTCOME, RAW_REWARD, RESPONSE, REWARD, ROW_STEPS,
-        STATE, STATE_TEXT, STATUS, STEP_TOKENS, SUCCESS, TASK, TERMINAL, TOKEN_ID, TOKEN_REWARD,
-        TRAINED, TRAJECTORY_STEPS, VALID_ACTION,
+        ACTION_TEXT, FEEDBACK, GROUP_TRAJECTORIES, KIND, LAYOUT, NEXT_STATE, OBSERVATION, OBSERVATION_TOKENS, OUTCOME,
+        PROMPT, RAW_OUTCOME, RAW_REWARD, RESPONSE, REWARD, ROW_STEPS, STATE, STATE_TEXT, STATUS, STEP_TOKENS, SUCCESS,
+        TASK, TERMINAL, TOKEN_ID, TOKEN_REWARD, TRAINED, TRAJECTORY_STEPS, VALID_ACTION,
     },
     host::{Data, Table, known_column},
 };
@@ -97,9 +96,7 @@ pub enum BatchError {
         expected: Layout,
     },
     /// A column's name is taken by something that the host computes itself.
-    #[error(
-        "{address}: a token column may not be called `{column}`: the name belongs to another level of the batch"
-    )]
+    #[error("{address}: a token column may not be called `{column}`: the name belongs to another level of the batch")]
     Reserved {
         /// Where.
         address: Address,
@@ -158,11 +155,7 @@ impl Batch {
     /// Builds a batch. Trajectories of one group are put next to each other, in the order in which the groups first
     /// appear. `roles` has one entry for each episode, or is empty: then all are trained. `texts` says which text
     /// columns to fill.
-    pub fn build(
-        episodes: &[Trajectory],
-        roles: &[Role],
-        texts: &[TextColumn],
-    ) -> Result<Self, BatchError> {
+    pub fn build(episodes: &[Trajectory], roles: &[Role], texts: &[TextColumn]) -> Result<Self, BatchError> {
         Builder::new(episodes, roles)?.build(texts)
     }
 
@@ -173,9 +166,7 @@ impl Batch {
 
     /// Number of response tokens.
     pub fn tokens(&self) -> usize {
-        self.offsets(STEP_TOKENS)
-            .last()
-            .map_or(0, |last| *last as usize)
+        self.offsets(STEP_TOKENS).last().map_or(0, |last| *last as usize)
     }
 
     /// Number of rows.
@@ -201,11 +192,7 @@ impl Batch {
     /// # Panics
     /// If it has another length: the caller computed it for these tokens.
     pub fn put_tokens(&mut self, name: &str, elements: Vec<f32>) {
-        assert_eq!(
-            elements.len(),
-            self.tokens(),
-            "column `{name}` has one element for each token"
-        );
+        assert_eq!(elements.len(), self.tokens(), "column `{name}` has one element for each token");
         self.levels.insert(name.to_owned(), Level::Token);
         self.table.set(name.to_owned(), elements);
     }
@@ -224,9 +211,7 @@ impl Batch {
     /// Where a token stands.
     pub fn address_of_token(&self, token: usize) -> Address {
         let steps = self.offsets(STEP_TOKENS);
-        let step = steps
-            .partition_point(|offset| *offset as usize <= token)
-            .saturating_sub(1);
+        let step = steps.partition_point(|offset| *offset as usize <= token).saturating_sub(1);
         let mut address = self.address_of_step(step);
         address.token = steps.get(step).map(|first| token - *first as usize);
         address
@@ -235,23 +220,15 @@ impl Batch {
     /// Where a step stands.
     pub fn address_of_step(&self, step: usize) -> Address {
         let trajectories = self.offsets(TRAJECTORY_STEPS);
-        let trajectory = trajectories
-            .partition_point(|offset| *offset as usize <= step)
-            .saturating_sub(1);
+        let trajectory = trajectories.partition_point(|offset| *offset as usize <= step).saturating_sub(1);
         let mut address = self.address_of_trajectory(trajectory);
-        address.step = trajectories
-            .get(trajectory)
-            .map(|first| step - *first as usize);
+        address.step = trajectories.get(trajectory).map(|first| step - *first as usize);
         address
     }
 
     /// Where a trajectory stands.
     pub fn address_of_trajectory(&self, trajectory: usize) -> Address {
-        Address {
-            trajectory: self.names.get(trajectory).cloned().unwrap_or_default(),
-            step: None,
-            token: None,
-        }
+        Address { trajectory: self.names.get(trajectory).cloned().unwrap_or_default(), step: None, token: None }
     }
 
     /// The episode and the step in it of each step of the batch.
@@ -259,11 +236,22 @@ impl Batch {
         let trajectories = self.offsets(TRAJECTORY_STEPS);
         let mut sources = Vec::with_capacity(*trajectories.last().unwrap_or(&0) as usize);
         for (t, episode) in self.episodes.iter().enumerate() {
-            sources.extend(
-                (0..(trajectories[t + 1] - trajectories[t]) as usize).map(|step| (*episode, step)),
-            );
+            sources.extend((0..(trajectories[t + 1] - trajectories[t]) as usize).map(|step| (*episode, step)));
         }
         sources
+    }
+
+    /// Copies token columns back into the episodes that the batch was built from, so that a rollout file holds what
+    /// the schemes saw. Columns that are not there are left out.
+    pub fn write_back(&self, episodes: &mut [Trajectory], names: &[&str]) {
+        let offsets = self.offsets(STEP_TOKENS);
+        for name in names {
+            let Some(column) = self.table.get(name).and_then(Data::as_f32) else { continue };
+            for (s, (episode, step)) in self.step_sources().into_iter().enumerate() {
+                let tokens = column[offsets[s] as usize..offsets[s + 1] as usize].to_vec();
+                episodes[episode].steps[step].tokens.columns.insert((*name).to_owned(), tokens);
+            }
+        }
     }
 
     /// Rows that are trained: those of trained trajectories that have a token.
@@ -289,11 +277,7 @@ impl Batch {
 
 /// Name of an episode in messages and output: its own, or its place in the list.
 pub fn name_of(episode: &Trajectory, index: usize) -> String {
-    if episode.trajectory.is_empty() {
-        format!("#{}", index + 1)
-    } else {
-        episode.trajectory.clone()
-    }
+    if episode.trajectory.is_empty() { format!("#{}", index + 1) } else { episode.trajectory.clone() }
 }
 
 /// Number of response tokens of a step, or none if the step carries no token data at all.
@@ -322,33 +306,19 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(episodes: &'a [Trajectory], roles: &'a [Role]) -> Result<Self, BatchError> {
-        let bare = episodes
-            .iter()
-            .flat_map(|e| &e.steps)
-            .all(|step| token_count(step).is_none());
+        let bare = episodes.iter().flat_map(|e| &e.steps).all(|step| token_count(step).is_none());
         let layout = episodes.first().map_or(Layout::Trajectory, |e| e.layout);
         let mut left_out = LeftOut::default();
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut group_of: FxHashMap<&str, usize> = FxHashMap::default();
         let mut seen: FxHashSet<(&str, &str)> = FxHashSet::default();
         for (index, episode) in episodes.iter().enumerate() {
-            let address = || Address {
-                trajectory: name_of(episode, index),
-                ..Address::default()
-            };
+            let address = || Address { trajectory: name_of(episode, index), ..Address::default() };
             if episode.layout != layout {
-                return Err(BatchError::Layout {
-                    address: address(),
-                    found: episode.layout,
-                    expected: layout,
-                });
+                return Err(BatchError::Layout { address: address(), found: episode.layout, expected: layout });
             }
-            if !episode.trajectory.is_empty() && !seen.insert((&episode.group, &episode.trajectory))
-            {
-                return Err(BatchError::Duplicate {
-                    name: episode.trajectory.clone(),
-                    group: episode.group.clone(),
-                });
+            if !episode.trajectory.is_empty() && !seen.insert((&episode.group, &episode.trajectory)) {
+                return Err(BatchError::Duplicate { name: episode.trajectory.clone(), group: episode.group.clone() });
             }
             check_episode(episode, index)?;
             let group = *group_of.entry(episode.group.as_str()).or_insert_with(|| {
@@ -357,13 +327,9 @@ impl<'a> Builder<'a> {
             });
             if episode.status == Status::Failed {
                 left_out.failed += 1;
-            } else if episode.outcome.is_none()
-                && episode.steps.iter().any(|step| step.reward.is_none())
-            {
+            } else if episode.outcome.is_none() && episode.steps.iter().any(|step| step.reward.is_none()) {
                 left_out.unscored += 1;
-            } else if episode.steps.is_empty()
-                || (!bare && episode.steps.iter().all(|s| response_len(s) == 0))
-            {
+            } else if episode.steps.is_empty() || (!bare && episode.steps.iter().all(|s| response_len(s) == 0)) {
                 left_out.empty += 1;
             } else if roles.get(index) == Some(&Role::Drop) {
                 left_out.dropped += 1;
@@ -377,15 +343,7 @@ impl<'a> Builder<'a> {
             chosen.extend(group);
             group_offsets.push(chosen.len() as u32);
         }
-        Ok(Self {
-            episodes,
-            chosen,
-            roles,
-            group_offsets,
-            left_out,
-            layout,
-            bare,
-        })
+        Ok(Self { episodes, chosen, roles, group_offsets, left_out, layout, bare })
     }
 
     fn build(self, texts: &[TextColumn]) -> Result<Batch, BatchError> {
@@ -404,13 +362,8 @@ impl<'a> Builder<'a> {
                 if self.layout == Layout::Step {
                     before = 0;
                 }
-                before += step.context.len()
-                    + step
-                        .tokens
-                        .kind
-                        .iter()
-                        .filter(|k| **k == TokenKind::Observation)
-                        .count();
+                before +=
+                    step.context.len() + step.tokens.kind.iter().filter(|k| **k == TokenKind::Observation).count();
                 observation_tokens.push(before as u32);
                 step_tokens.push(step_tokens[step_tokens.len() - 1] + tokens as u32);
                 let reward = step.reward.unwrap_or(0.0);
@@ -445,11 +398,7 @@ impl<'a> Builder<'a> {
         table.put(OUTCOME, outcomes);
         table.put(STATUS, status);
         table.put(TRAINED, trained);
-        if self
-            .chosen
-            .iter()
-            .all(|index| self.episodes[*index].success.is_some())
-        {
+        if self.chosen.iter().all(|index| self.episodes[*index].success.is_some()) {
             table.put(SUCCESS, success);
         }
         table.put(RAW_REWARD, rewards.clone());
@@ -465,32 +414,14 @@ impl<'a> Builder<'a> {
         }
         let levels = table
             .names()
-            .map(|name| {
-                (
-                    name.to_owned(),
-                    known_column(name).map_or(Level::Token, |column| column.level),
-                )
-            })
+            .map(|name| (name.to_owned(), known_column(name).map_or(Level::Token, |column| column.level)))
             .collect();
-        let names = self
-            .chosen
-            .iter()
-            .map(|index| name_of(&self.episodes[*index], *index))
-            .collect();
-        Ok(Batch {
-            table,
-            episodes: self.chosen,
-            left_out: self.left_out,
-            layout: self.layout,
-            names,
-            levels,
-        })
+        let names = self.chosen.iter().map(|index| name_of(&self.episodes[*index], *index)).collect();
+        Ok(Batch { table, episodes: self.chosen, left_out: self.left_out, layout: self.layout, names, levels })
     }
 
     fn steps(&self) -> impl Iterator<Item = &'a Step> {
-        self.chosen
-            .iter()
-            .flat_map(|index| &self.episodes[*index].steps)
+        self.chosen.iter().flat_map(|index| &self.episodes[*index].steps)
     }
 
     /// Gives equal states of one group one id; no two groups share an id. Needs a state before every step.
@@ -526,13 +457,7 @@ impl<'a> Builder<'a> {
             let mut kinds = Vec::new();
             self.each_step(|step, address| {
                 require(!step.tokens.kind.is_empty(), KIND.name(), address)?;
-                kinds.extend(
-                    step.tokens
-                        .kind
-                        .iter()
-                        .filter(|k| **k != TokenKind::Observation)
-                        .map(|k| *k as u8),
-                );
+                kinds.extend(step.tokens.kind.iter().filter(|k| **k != TokenKind::Observation).map(|k| *k as u8));
                 Ok(())
             })?;
             table.put(KIND, kinds);
@@ -557,11 +482,7 @@ impl<'a> Builder<'a> {
             self.each_step(|step, address| {
                 let column = step.tokens.columns.get(name);
                 require(column.is_some(), name, address)?;
-                elements.extend(
-                    column
-                        .into_iter()
-                        .flat_map(|column| response_indices(step).map(|i| column[i])),
-                );
+                elements.extend(column.into_iter().flat_map(|column| response_indices(step).map(|i| column[i])));
                 Ok(())
             })?;
             table.set(name.to_owned(), elements);
@@ -576,17 +497,8 @@ impl<'a> Builder<'a> {
     ) -> Result<(), BatchError> {
         for index in &self.chosen {
             let episode = &self.episodes[*index];
-            for (s, step) in episode
-                .steps
-                .iter()
-                .enumerate()
-                .filter(|(_, step)| response_len(step) > 0)
-            {
-                function(step, &|| Address {
-                    trajectory: name_of(episode, *index),
-                    step: Some(s),
-                    token: None,
-                })?;
+            for (s, step) in episode.steps.iter().enumerate().filter(|(_, step)| response_len(step) > 0) {
+                function(step, &|| Address { trajectory: name_of(episode, *index), step: Some(s), token: None })?;
             }
         }
         Ok(())
@@ -602,11 +514,7 @@ impl<'a> Builder<'a> {
         if column.level() == Level::Group {
             for group in self.group_offsets.windows(2) {
                 let first = &self.episodes[self.chosen[group[0] as usize]];
-                push(if column.name() == TASK.name() {
-                    &first.task
-                } else {
-                    first.answer.as_deref().unwrap_or("")
-                });
+                push(if column.name() == TASK.name() { &first.task } else { first.answer.as_deref().unwrap_or("") });
             }
         } else {
             for step in self.steps() {
@@ -628,21 +536,11 @@ fn step_text(step: &Step, column: TextColumn) -> Option<&str> {
         (ACTION_TEXT, step.action.as_deref()),
         (FEEDBACK, Some(&step.feedback)),
     ];
-    texts
-        .into_iter()
-        .find(|(name, _)| name.name() == column.name())
-        .and_then(|(_, text)| text)
+    texts.into_iter().find(|(name, _)| name.name() == column.name()).and_then(|(_, text)| text)
 }
 
 fn require(there: bool, column: &str, address: &dyn Fn() -> Address) -> Result<(), BatchError> {
-    if there {
-        Ok(())
-    } else {
-        Err(BatchError::Absent {
-            address: address(),
-            column: column.to_owned(),
-        })
-    }
+    if there { Ok(()) } else { Err(BatchError::Absent { address: address(), column: column.to_owned() }) }
 }
 
 /// Indices of the response tokens of a step; the environment's tokens are skipped.
@@ -657,11 +555,8 @@ fn response_len(step: &Step) -> usize {
 
 /// Columns of one length, numbers finite wherever they count.
 fn check_episode(episode: &Trajectory, index: usize) -> Result<(), BatchError> {
-    let address = |step: Option<usize>, token: Option<usize>| Address {
-        trajectory: name_of(episode, index),
-        step,
-        token,
-    };
+    let address =
+        |step: Option<usize>, token: Option<usize>| Address { trajectory: name_of(episode, index), step, token };
     let finite = |value: f32, column: &str, step, token| {
         if value.is_finite() {
             return Ok(());
@@ -710,10 +605,7 @@ fn check_episode(episode: &Trajectory, index: usize) -> Result<(), BatchError> {
         }
         for (name, column) in &tokens.columns {
             if known_column(name).is_some_and(|known| known.level != Level::Token) {
-                return Err(BatchError::Reserved {
-                    address: address(Some(s), None),
-                    column: name.clone(),
-                });
+                return Err(BatchError::Reserved { address: address(Some(s), None), column: name.clone() });
             }
             fits(name, column.len())?;
             for token in response_indices(step) {
@@ -746,32 +638,18 @@ mod tests {
     }
 
     fn episode(group: &str, name: &str, steps: Vec<Step>) -> Trajectory {
-        Trajectory {
-            group: group.to_owned(),
-            trajectory: name.to_owned(),
-            steps,
-            ..Trajectory::default()
-        }
+        Trajectory { group: group.to_owned(), trajectory: name.to_owned(), steps, ..Trajectory::default() }
     }
 
     use TokenKind::{Action, Observation, Think};
 
     fn simple(group: &str, name: &str, reward: f32) -> Trajectory {
-        episode(
-            group,
-            name,
-            vec![step(reward, &[Think, Action], &[-0.5, -0.25])],
-        )
+        episode(group, name, vec![step(reward, &[Think, Action], &[-0.5, -0.25])])
     }
 
     #[test]
     fn groups_are_gathered_in_order_of_first_appearance() {
-        let episodes = [
-            simple("a", "1", 1.0),
-            simple("b", "2", 2.0),
-            simple("a", "3", 3.0),
-            simple("b", "4", 4.0),
-        ];
+        let episodes = [simple("a", "1", 1.0), simple("b", "2", 2.0), simple("a", "3", 3.0), simple("b", "4", 4.0)];
         let batch = Batch::build(&episodes, &[], &[]).unwrap();
         assert_eq!(batch.episodes, [0, 2, 1, 3]);
         assert_eq!(batch.offsets(GROUP_TRAJECTORIES), [0, 2, 4]);
@@ -787,21 +665,8 @@ mod tests {
         let empty = episode("a", "3", vec![step(10.0, &[], &[])]);
         let only_observations = episode("a", "4", vec![step(10.0, &[Observation], &[0.0])]);
         let kept = simple("a", "5", 0.0);
-        let batch = Batch::build(
-            &[failed, unscored, empty, only_observations, kept],
-            &[],
-            &[],
-        )
-        .unwrap();
-        assert_eq!(
-            batch.left_out,
-            LeftOut {
-                failed: 1,
-                unscored: 1,
-                empty: 2,
-                dropped: 0
-            }
-        );
+        let batch = Batch::build(&[failed, unscored, empty, only_observations, kept], &[], &[]).unwrap();
+        assert_eq!(batch.left_out, LeftOut { failed: 1, unscored: 1, empty: 2, dropped: 0 });
         assert_eq!(batch.episodes, [4]);
     }
 
@@ -816,38 +681,22 @@ mod tests {
             ],
         )];
         let batch = Batch::build(&episodes, &[], &[]).unwrap();
-        assert_eq!(
-            batch.table.get("old_logprob"),
-            Some(&Data::F32(vec![1.0, 3.0, 4.0]))
-        );
+        assert_eq!(batch.table.get("old_logprob"), Some(&Data::F32(vec![1.0, 3.0, 4.0])));
         assert_eq!(batch.offsets(STEP_TOKENS), [0, 2, 3]);
-        assert_eq!(
-            batch.table.get("observation_tokens"),
-            Some(&Data::U32(vec![1, 2]))
-        );
+        assert_eq!(batch.table.get("observation_tokens"), Some(&Data::U32(vec![1, 2])));
     }
 
     #[test]
     fn what_does_not_fit_is_refused_with_its_address() {
         let check = |episodes: &[Trajectory], message: &str| {
-            assert_eq!(
-                Batch::build(episodes, &[], &[])
-                    .err()
-                    .map(|e| e.to_string())
-                    .as_deref(),
-                Some(message)
-            );
+            assert_eq!(Batch::build(episodes, &[], &[]).err().map(|e| e.to_string()).as_deref(), Some(message));
         };
         check(
             &[episode("a", "x", vec![step(0.0, &[Think, Action], &[1.0])])],
             "trajectory `x`, step 0: column `old_logprob` has 1 tokens where `kind` has 2",
         );
         check(
-            &[episode(
-                "a",
-                "",
-                vec![step(0.0, &[Think, Action], &[1.0, f32::NAN])],
-            )],
+            &[episode("a", "", vec![step(0.0, &[Think, Action], &[1.0, f32::NAN])])],
             "trajectory `#1`, step 0, token 1: `old_logprob` is NaN; every number must be finite",
         );
         check(
@@ -871,10 +720,7 @@ mod tests {
             "trajectory `y`: its layout is `Step`, and that of the first trajectory is `Trajectory`; a batch has one",
         );
         let mut reserved = simple("a", "y", 0.0);
-        reserved.steps[0]
-            .tokens
-            .columns
-            .insert("reward".to_owned(), vec![0.0, 0.0]);
+        reserved.steps[0].tokens.columns.insert("reward".to_owned(), vec![0.0, 0.0]);
         check(
             &[reserved],
             "trajectory `y`, step 0: a token column may not be called `reward`: the name belongs to another level of the batch",
@@ -896,10 +742,7 @@ mod tests {
         ];
         let batch = Batch::build(&episodes, &[], &[]).unwrap();
         assert_eq!(batch.table.get("state"), Some(&Data::U32(vec![0, 1, 2])));
-        assert_eq!(
-            batch.table.get("next_state"),
-            Some(&Data::U32(vec![1, NO_STATE, 2]))
-        );
+        assert_eq!(batch.table.get("next_state"), Some(&Data::U32(vec![1, NO_STATE, 2])));
     }
 
     #[test]
@@ -916,16 +759,7 @@ mod tests {
         let bare = |name: &str| Trajectory {
             group: "g".to_owned(),
             trajectory: name.to_owned(),
-            steps: vec![
-                Step {
-                    reward: Some(1.0),
-                    ..Step::default()
-                },
-                Step {
-                    reward: Some(0.0),
-                    ..Step::default()
-                },
-            ],
+            steps: vec![Step { reward: Some(1.0), ..Step::default() }, Step { reward: Some(0.0), ..Step::default() }],
             ..Trajectory::default()
         };
         let batch = Batch::build(&[bare("1"), bare("2")], &[], &[]).unwrap();
@@ -937,24 +771,24 @@ mod tests {
     fn addresses_name_the_place_of_a_token() {
         let episodes = [
             simple("a", "1", 0.0),
-            episode(
-                "a",
-                "2",
-                vec![
-                    step(0.0, &[], &[]),
-                    step(0.0, &[Think, Action], &[1.0, 2.0]),
-                ],
-            ),
+            episode("a", "2", vec![step(0.0, &[], &[]), step(0.0, &[Think, Action], &[1.0, 2.0])]),
         ];
         let batch = Batch::build(&episodes, &[], &[]).unwrap();
-        assert_eq!(
-            batch.address_of_token(3).to_string(),
-            "trajectory `2`, step 1, token 1"
-        );
-        assert_eq!(
-            batch.address_of_token(0).to_string(),
-            "trajectory `1`, step 0, token 0"
-        );
+        assert_eq!(batch.address_of_token(3).to_string(), "trajectory `2`, step 1, token 1");
+        assert_eq!(batch.address_of_token(0).to_string(), "trajectory `1`, step 0, token 0");
+    }
+
+    #[test]
+    fn signals_are_written_back_to_the_steps_that_they_belong_to() {
+        let mut failed = simple("a", "1", 0.0);
+        failed.status = Status::Failed;
+        let mut episodes = [failed, simple("b", "2", 1.0), simple("a", "3", 0.0)];
+        let mut batch = Batch::build(&episodes, &[], &[]).unwrap();
+        batch.put_tokens("entropy", vec![1.0, 2.0, 3.0, 4.0]);
+        batch.write_back(&mut episodes, &["entropy", "ref_energy"]);
+        let written = |episode: usize| episodes[episode].steps[0].tokens.columns.get("entropy").cloned();
+        // Group `a` appears first, although its first episode is left out.
+        assert_eq!([written(0), written(1), written(2)], [None, Some(vec![3.0, 4.0]), Some(vec![1.0, 2.0])]);
     }
 
     #[test]
@@ -962,23 +796,9 @@ mod tests {
         let mut one = simple("a", "1", 0.0);
         one.steps[0].response = "héllo".to_owned();
         one.task = "walk".to_owned();
-        let batch = Batch::build(
-            &[one, simple("a", "2", 0.0)],
-            &[],
-            &[RESPONSE, TASK, ANSWER],
-        )
-        .unwrap();
-        assert_eq!(
-            batch.table.get("response.bytes"),
-            Some(&Data::U8("héllo".into()))
-        );
-        assert_eq!(
-            batch.table.get("response.offsets"),
-            Some(&Data::U64(vec![0, 6, 6]))
-        );
-        assert_eq!(
-            batch.table.get("task.bytes"),
-            Some(&Data::U8("walk".into()))
-        );
+        let batch = Batch::build(&[one, simple("a", "2", 0.0)], &[], &[RESPONSE, TASK, ANSWER]).unwrap();
+        assert_eq!(batch.table.get("response.bytes"), Some(&Data::U8("héllo".into())));
+        assert_eq!(batch.table.get("response.offsets"), Some(&Data::U64(vec![0, 6, 6])));
+        assert_eq!(batch.table.get("task.bytes"), Some(&Data::U8("walk".into())));
     }
 }

@@ -40,8 +40,7 @@ impl Stream {
     /// The stream one level down: `stream.with(iteration).with(group)`.
     #[must_use]
     pub fn with(self, index: u64) -> Self {
-        Self(mix(self.0.wrapping_mul(0xD6E8_FEB8_6659_FD93)
-            ^ mix(index.wrapping_add(0x9E37_79B9_7F4A_7C15))))
+        Self(mix(self.0.wrapping_mul(0xD6E8_FEB8_6659_FD93) ^ mix(index.wrapping_add(0x9E37_79B9_7F4A_7C15))))
     }
 
     /// 64 random bits at a position of the stream.
@@ -87,10 +86,7 @@ mod tests {
     #[test]
     fn equal_addresses_give_equal_numbers_and_different_ones_do_not() {
         let a = Stream::new(7, Purpose::Sampling).with(3).with(1);
-        assert_eq!(
-            a.bits(9),
-            Stream::new(7, Purpose::Sampling).with(3).with(1).bits(9)
-        );
+        assert_eq!(a.bits(9), Stream::new(7, Purpose::Sampling).with(3).with(1).bits(9));
         let others = [
             Stream::new(8, Purpose::Sampling).with(3).with(1).bits(9),
             Stream::new(7, Purpose::Task).with(3).with(1).bits(9),

@@ -28,10 +28,8 @@ impl Slice {
         rows.sort_unstable();
         rows.dedup();
         let row_steps = batch.offsets(ROW_STEPS);
-        let steps: Vec<usize> = rows
-            .iter()
-            .flat_map(|row| row_steps[*row] as usize..row_steps[row + 1] as usize)
-            .collect();
+        let steps: Vec<usize> =
+            rows.iter().flat_map(|row| row_steps[*row] as usize..row_steps[row + 1] as usize).collect();
         let (tokens, step_tokens) = cut(&steps, batch.offsets(STEP_TOKENS));
         let (trajectories, trajectory_steps) = owners(&steps, batch.offsets(TRAJECTORY_STEPS));
         let (groups, group_trajectories) = owners(&trajectories, batch.offsets(GROUP_TRAJECTORIES));
@@ -66,12 +64,7 @@ impl Slice {
             };
             table.set(name.to_owned(), data.gather(indices));
         }
-        Self {
-            table,
-            rows,
-            trajectories,
-            tokens,
-        }
+        Self { table, rows, trajectories, tokens }
     }
 
     /// A column of the whole batch, one element for each token, cut to these tokens.
@@ -133,22 +126,14 @@ mod tests {
                         reward: Some(value),
                         tokens: Tokens {
                             kind: vec![TokenKind::Think, TokenKind::Action],
-                            columns: BTreeMap::from([(
-                                "old_logprob".to_owned(),
-                                vec![value, value + 0.5],
-                            )]),
+                            columns: BTreeMap::from([("old_logprob".to_owned(), vec![value, value + 0.5])]),
                             ..Tokens::default()
                         },
                         ..Step::default()
                     }
                 })
                 .collect();
-            list.push(Trajectory {
-                layout,
-                group: group.to_owned(),
-                steps,
-                ..Trajectory::default()
-            });
+            list.push(Trajectory { layout, group: group.to_owned(), steps, ..Trajectory::default() });
         }
         list
     }
@@ -171,30 +156,18 @@ mod tests {
         let slice = Slice::of(&batch, &[5, 1, 3]);
         assert_eq!(slice.rows, [1, 3, 5]);
         assert_eq!(slice.trajectories, [0, 2]);
-        assert_eq!(
-            slice.column("trajectory_steps"),
-            Some(&Data::U32(vec![0, 1, 3]))
-        );
-        assert_eq!(
-            slice.column("group_trajectories"),
-            Some(&Data::U32(vec![0, 1, 2]))
-        );
+        assert_eq!(slice.column("trajectory_steps"), Some(&Data::U32(vec![0, 1, 3])));
+        assert_eq!(slice.column("group_trajectories"), Some(&Data::U32(vec![0, 1, 2])));
         assert_eq!(slice.table.f32(REWARD), Some(&[2.0, 4.0, 6.0][..]));
         assert_eq!(slice.table.f32(OUTCOME), Some(&[3.0, 15.0][..]));
-        assert_eq!(
-            slice.column("old_logprob"),
-            Some(&Data::F32(vec![2.0, 2.5, 4.0, 4.5, 6.0, 6.5]))
-        );
+        assert_eq!(slice.column("old_logprob"), Some(&Data::F32(vec![2.0, 2.5, 4.0, 4.5, 6.0, 6.5])));
     }
 
     #[test]
     fn no_rows_are_an_empty_slice() {
         let batch = Batch::build(&episodes(Layout::Trajectory), &[], &[]).unwrap();
         let slice = Slice::of(&batch, &[]);
-        assert_eq!(
-            slice.column("group_trajectories"),
-            Some(&Data::U32(vec![0]))
-        );
+        assert_eq!(slice.column("group_trajectories"), Some(&Data::U32(vec![0])));
         assert_eq!(slice.tokens.len(), 0);
     }
 }

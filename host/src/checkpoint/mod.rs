@@ -76,8 +76,8 @@ impl Checkpoint {
         let mut states = self.progress.schemes.clone();
         for scheme in pipeline.schemes_mut() {
             if let Some(state) = states.remove(scheme.label()) {
-                let bytes = from_hex(&state)
-                    .with_context(|| format!("the state of scheme `{}` is broken", scheme.label()))?;
+                let bytes =
+                    from_hex(&state).with_context(|| format!("the state of scheme `{}` is broken", scheme.label()))?;
                 scheme.restore(&bytes)?;
             }
         }

@@ -56,15 +56,15 @@ impl Credit {
         let mut pipeline = plan::load(&loaded, &search, &Supply::rollouts(), Services::default())?;
         let episodes = file::read(&self.rollouts)?;
         let mut writer = match &self.out {
-            Some(path) => Some(BufWriter::new(
-                File::create(path).with_context(|| format!("cannot write {}", path.display()))?,
-            )),
+            Some(path) => {
+                Some(BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?))
+            }
             None => None,
         };
         for (iteration, episodes) in by_iteration(episodes) {
             let counters = Counters { iteration, iterations: loaded.config.iterations, ..Counters::default() };
-            let scored = score(&mut pipeline, &episodes, counters)
-                .with_context(|| format!("{}", self.rollouts.display()))?;
+            let scored =
+                score(&mut pipeline, &episodes, counters).with_context(|| format!("{}", self.rollouts.display()))?;
             let trajectories = scored.trajectories(&episodes);
             if let Some(writer) = &mut writer {
                 for trajectory in &trajectories {

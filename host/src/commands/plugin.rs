@@ -42,7 +42,11 @@ impl Plugin {
             Self::List { path } => print(&list_text(&SearchPath::new(path.folders).available())),
             Self::Inspect { file, json } => {
                 let inspected = inspect(&file)?;
-                if json { print(&format!("{:#}\n", inspect_json(&inspected))) } else { print(&inspect_text(&inspected)) }
+                if json {
+                    print(&format!("{:#}\n", inspect_json(&inspected)))
+                } else {
+                    print(&inspect_text(&inspected))
+                }
             }
             Self::New { name, folder, api_path } => {
                 let folder = folder.unwrap_or_else(|| PathBuf::from(&name));

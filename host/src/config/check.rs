@@ -25,12 +25,7 @@ pub(super) fn check(tree: &Node) -> Vec<Problem> {
 /// All problems of the value of one top-level key.
 pub(super) fn check_key(key: &str, node: &Node) -> Vec<Problem> {
     let mut problems = Vec::new();
-    visit(
-        node,
-        &SCHEMA["properties"][key],
-        &Path::default().key(key),
-        &mut problems,
-    );
+    visit(node, &SCHEMA["properties"][key], &Path::default().key(key), &mut problems);
     problems
 }
 
@@ -47,10 +42,7 @@ fn visit(node: &Node, schema: &'static Json, path: &Path, problems: &mut Vec<Pro
                 }
             }
             let required = schema["required"].as_array().into_iter().flatten();
-            let missing: Vec<&str> = required
-                .filter_map(Json::as_str)
-                .filter(|key| node.get(key).is_none())
-                .collect();
+            let missing: Vec<&str> = required.filter_map(Json::as_str).filter(|key| node.get(key).is_none()).collect();
             if !missing.is_empty() {
                 problems.push(missing_keys(&missing, node, schema, path));
             }
@@ -72,20 +64,14 @@ fn visit(node: &Node, schema: &'static Json, path: &Path, problems: &mut Vec<Pro
         }
         (Content::Value(Json::Bool(_)), Kind::Boolean) => {}
         (Content::Value(value @ Json::String(text)), Kind::String) => {
-            if schema["minLength"]
-                .as_u64()
-                .is_some_and(|least| (text.len() as u64) < least)
-            {
+            if schema["minLength"].as_u64().is_some_and(|least| (text.len() as u64) < least) {
                 problems.push(out_of_range(node, value, schema, path));
             }
         }
         (Content::Value(value @ Json::Number(number)), Kind::Integer | Kind::Number)
             if number.is_i64() || kind_takes_fractions(schema) =>
         {
-            if number
-                .as_f64()
-                .is_some_and(|number| !in_range(number, schema))
-            {
+            if number.as_f64().is_some_and(|number| !in_range(number, schema)) {
                 problems.push(out_of_range(node, value, schema, path));
             }
         }
@@ -108,10 +94,7 @@ impl<'a> Kind<'a> {
     /// None for a schema that takes anything.
     fn of(schema: &'a Json) -> Option<Self> {
         let words: Vec<&str> = match (&schema["oneOf"], &schema["enum"]) {
-            (Json::Array(options), _) => options
-                .iter()
-                .filter_map(|option| option["const"].as_str())
-                .collect(),
+            (Json::Array(options), _) => options.iter().filter_map(|option| option["const"].as_str()).collect(),
             (_, Json::Array(options)) => options.iter().filter_map(Json::as_str).collect(),
             _ => Vec::new(),
         };
@@ -119,10 +102,7 @@ impl<'a> Kind<'a> {
             return Some(Self::Word(words));
         }
         let kind = match &schema["type"] {
-            Json::Array(kinds) => kinds
-                .iter()
-                .filter_map(Json::as_str)
-                .find(|kind| *kind != "null"),
+            Json::Array(kinds) => kinds.iter().filter_map(Json::as_str).find(|kind| *kind != "null"),
             kind => kind.as_str(),
         };
         match kind? {
@@ -144,9 +124,7 @@ fn kind_takes_fractions(schema: &Json) -> bool {
 /// Follows a reference, and drops the null of an optional value, which TOML cannot write.
 fn resolved(schema: &'static Json) -> &'static Json {
     if let Some(reference) = schema["$ref"].as_str() {
-        return SCHEMA
-            .pointer(reference.trim_start_matches('#'))
-            .unwrap_or(schema);
+        return SCHEMA.pointer(reference.trim_start_matches('#')).unwrap_or(schema);
     }
     let options = schema["anyOf"].as_array().into_iter().flatten();
     match options.into_iter().find(|option| option["type"] != "null") {
@@ -165,8 +143,7 @@ fn in_range(number: f64, schema: &Json) -> bool {
 
 /// "an integer of at least 1"
 fn expected(schema: &Json) -> String {
-    let bound =
-        |name: &str, word: &str| schema[name].as_f64().map(|bound| format!("{word} {bound}"));
+    let bound = |name: &str, word: &str| schema[name].as_f64().map(|bound| format!("{word} {bound}"));
     let bounds: Vec<String> = [
         bound("minimum", "of at least"),
         bound("exclusiveMinimum", "above"),
@@ -176,19 +153,13 @@ fn expected(schema: &Json) -> String {
     .into_iter()
     .flatten()
     .collect();
-    let bounds = if bounds.is_empty() {
-        String::new()
-    } else {
-        format!(" {}", bounds.join(" and "))
-    };
+    let bounds = if bounds.is_empty() { String::new() } else { format!(" {}", bounds.join(" and ")) };
     match Kind::of(schema) {
         Some(Kind::Table) => "a table".to_owned(),
         Some(Kind::Array) if schema["items"]["$ref"].is_string() => "an array of tables".to_owned(),
         Some(Kind::Array) => "an array of strings".to_owned(),
         Some(Kind::Word(words)) => format!("one of {}", list(words)),
-        Some(Kind::String) if schema["minLength"].is_u64() => {
-            "a string that is not empty".to_owned()
-        }
+        Some(Kind::String) if schema["minLength"].is_u64() => "a string that is not empty".to_owned(),
         Some(Kind::String) => "a string".to_owned(),
         Some(Kind::Boolean) => "`true` or `false`".to_owned(),
         Some(Kind::Integer) => format!("an integer{bounds}"),
@@ -213,22 +184,16 @@ fn wrong_type(node: &Node, schema: &Json, path: &Path) -> Problem {
         (Content::Table(_), Some(Kind::Array)) if schema["items"]["$ref"].is_string() => {
             Some(format!("write `[[{path}]]`, with two brackets"))
         }
-        (Content::Value(Json::String(text)), Some(Kind::Integer | Kind::Number))
-            if text.parse::<f64>().is_ok() =>
-        {
+        (Content::Value(Json::String(text)), Some(Kind::Integer | Kind::Number)) if text.parse::<f64>().is_ok() => {
             Some("write the number without quotes".to_owned())
         }
-        (Content::Value(Json::String(text)), Some(Kind::Boolean))
-            if text.parse::<bool>().is_ok() =>
-        {
+        (Content::Value(Json::String(text)), Some(Kind::Boolean)) if text.parse::<bool>().is_ok() => {
             Some("write it without quotes".to_owned())
         }
-        (Content::Value(value), Some(Kind::String | Kind::Word(_))) => {
-            Some(match node.value_place().source.file {
-                Some(_) => format!("write `\"{value}\"`, in quotes"),
-                None => format!("write `--set '{path}=\"{value}\"'`, with both kinds of quotes"),
-            })
-        }
+        (Content::Value(value), Some(Kind::String | Kind::Word(_))) => Some(match node.value_place().source.file {
+            Some(_) => format!("write `\"{value}\"`, in quotes"),
+            None => format!("write `--set '{path}=\"{value}\"'`, with both kinds of quotes"),
+        }),
         _ => None,
     };
     Problem::new(format!("wrong type for `{path}`: found {}", found(node)))
@@ -244,17 +209,9 @@ fn out_of_range(node: &Node, value: &Json, schema: &Json, path: &Path) -> Proble
 }
 
 fn unknown_key(key: &str, node: &Node, schema: &Json, path: &Path) -> Problem {
-    let known = schema["properties"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, _)| name.as_str());
+    let known = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let known: Vec<&str> = known.collect();
-    let inside = if path.0.is_empty() {
-        String::new()
-    } else {
-        format!(" in `{path}`")
-    };
+    let inside = if path.0.is_empty() { String::new() } else { format!(" in `{path}`") };
     let problem = Problem::new(format!("unknown key `{key}`{inside}"))
         .at(node.key_place())
         .note(format!("expected one of {}", list(known.iter().copied())));
@@ -262,10 +219,7 @@ fn unknown_key(key: &str, node: &Node, schema: &Json, path: &Path) -> Problem {
     if homes.is_empty() {
         problem.did_you_mean(nearest(key, known))
     } else {
-        problem.hint(Some(format!(
-            "`{key}` is a key of {}",
-            homes.join(" and of ")
-        )))
+        problem.hint(Some(format!("`{key}` is a key of {}", homes.join(" and of "))))
     }
 }
 

@@ -80,10 +80,7 @@ impl Place {
 
     /// Whether it ends on the line on which it begins.
     pub(super) fn one_line(&self) -> bool {
-        self.source
-            .text
-            .get(self.range.clone())
-            .is_some_and(|text| !text.contains('\n'))
+        self.source.text.get(self.range.clone()).is_some_and(|text| !text.contains('\n'))
     }
 }
 
@@ -100,11 +97,7 @@ pub(super) struct Problem {
 
 impl Problem {
     pub(super) fn new(message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            place: None,
-            notes: Vec::new(),
-        }
+        Self { message: message.into(), place: None, notes: Vec::new() }
     }
 
     #[must_use]
@@ -149,19 +142,10 @@ impl fmt::Display for Problem {
             margin = " ".repeat(number.len().max(1));
 
             match &place.source.file {
-                Some(file) => write!(
-                    f,
-                    "\n{margin}--> {}:{number}:{}",
-                    file.display(),
-                    column + 1
-                )?,
+                Some(file) => write!(f, "\n{margin}--> {}:{number}:{}", file.display(), column + 1)?,
                 None => write!(f, "\n{margin}--> command line")?,
             }
-            write!(
-                f,
-                "\n{margin} |\n{number:width$} | {line}",
-                width = margin.len()
-            )?;
+            write!(f, "\n{margin} |\n{number:width$} | {line}", width = margin.len())?;
 
             // Tabs stay tabs, so that the caret stands right at every width of a tab.
             let indent: String = line
@@ -171,9 +155,7 @@ impl fmt::Display for Problem {
                 .take(column)
                 .collect();
             let end = place.range.end.min(line_start + line.len());
-            let marked = text
-                .get(start..end)
-                .map_or(0, |marked| marked.chars().count());
+            let marked = text.get(start..end).map_or(0, |marked| marked.chars().count());
             write!(f, "\n{margin} | {indent}{}", "^".repeat(marked.max(1)))?;
         }
         for note in &self.notes {
@@ -188,13 +170,8 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, range: Range<usize>) -> String {
-        let source = Arc::new(Source {
-            file: Some(PathBuf::from("a.toml")),
-            text: text.to_owned(),
-        });
-        Problem::new("wrong")
-            .at(Place { source, range })
-            .to_string()
+        let source = Arc::new(Source { file: Some(PathBuf::from("a.toml")), text: text.to_owned() });
+        Problem::new("wrong").at(Place { source, range }).to_string()
     }
 
     #[test]
@@ -210,18 +187,12 @@ mod tests {
     #[test]
     fn a_place_at_or_past_the_end_still_has_a_caret() {
         for range in [3..3, 9..12] {
-            assert_eq!(
-                shown("a =", range),
-                "error: wrong\n --> a.toml:1:4\n  |\n1 | a =\n  |    ^"
-            );
+            assert_eq!(shown("a =", range), "error: wrong\n --> a.toml:1:4\n  |\n1 | a =\n  |    ^");
         }
     }
 
     #[test]
     fn a_place_of_many_lines_is_marked_on_its_first() {
-        assert_eq!(
-            shown("a = [\n1,\n]", 4..9),
-            "error: wrong\n --> a.toml:1:5\n  |\n1 | a = [\n  |     ^"
-        );
+        assert_eq!(shown("a = [\n1,\n]", 4..9), "error: wrong\n --> a.toml:1:5\n  |\n1 | a = [\n  |     ^");
     }
 }

@@ -29,11 +29,7 @@ pub(super) fn read_text(file: &FilePath, text: String) -> Result<Node, ConfigErr
 
 /// Reads one file, and first what it extends. `open` is the chain of files that led to it, and `wanted_by` where the
 /// last of them names it.
-fn read_file(
-    file: &FilePath,
-    wanted_by: Option<Place>,
-    open: &mut Vec<PathBuf>,
-) -> Result<Node, ConfigError> {
+fn read_file(file: &FilePath, wanted_by: Option<Place>, open: &mut Vec<PathBuf>) -> Result<Node, ConfigError> {
     let unreadable = |error: &io::Error| {
         let reason = match error.kind() {
             io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -41,8 +37,7 @@ fn read_file(
             io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
             _ => error.to_string(),
         };
-        let problem = Problem::new(format!("cannot read `{}`: {reason}", file.display()))
-            .at(wanted_by.clone());
+        let problem = Problem::new(format!("cannot read `{}`: {reason}", file.display())).at(wanted_by.clone());
         match error.kind() {
             io::ErrorKind::NotFound => near_files(problem, file),
             _ => problem,
@@ -52,12 +47,7 @@ fn read_file(
     if let Some(first) = open.iter().position(|earlier| *earlier == identity) {
         let names = open[first..].iter().chain([&identity]);
         let circle: Vec<String> = names.map(|file| file_name(file)).collect();
-        return Err(Problem::new(format!(
-            "`extends` goes in a circle: {}",
-            circle.join(" -> ")
-        ))
-        .at(wanted_by)
-        .into());
+        return Err(Problem::new(format!("`extends` goes in a circle: {}", circle.join(" -> "))).at(wanted_by).into());
     }
     let text = fs::read_to_string(file).map_err(|error| unreadable(&error))?;
     open.push(identity);
@@ -68,10 +58,7 @@ fn read_file(
 
 /// Parses a text and lays it over what it extends.
 fn layer(file: &FilePath, text: String, open: &mut Vec<PathBuf>) -> Result<Node, ConfigError> {
-    let source = Arc::new(Source {
-        file: Some(file.to_owned()),
-        text,
-    });
+    let source = Arc::new(Source { file: Some(file.to_owned()), text });
     let mut own = parse(&source)?;
     let extends = take_extends(&mut own)?;
     let folder = file.parent().unwrap_or(FilePath::new(""));
@@ -85,24 +72,13 @@ fn layer(file: &FilePath, text: String, open: &mut Vec<PathBuf>) -> Result<Node,
 
 fn parse(source: &Arc<Source>) -> Result<Node, ConfigError> {
     let document = Document::parse(source.text.as_str()).map_err(|error| {
-        let place = error.span().map(|range| Place {
-            source: source.clone(),
-            range,
-        });
+        let place = error.span().map(|range| Place { source: source.clone(), range });
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
         ConfigError::from(Problem::new(format!("this is not TOML: {message}")).at(place))
     })?;
-    let mut reader = Reader {
-        source,
-        within: None,
-        problems: Vec::new(),
-    };
+    let mut reader = Reader { source, within: None, problems: Vec::new() };
     let tree = reader.table(&Path::default(), document.as_table(), 0..0, 0..0);
-    if reader.problems.is_empty() {
-        Ok(tree)
-    } else {
-        Err(ConfigError::new(reader.problems))
-    }
+    if reader.problems.is_empty() { Ok(tree) } else { Err(ConfigError::new(reader.problems)) }
 }
 
 /// Takes `extends` out of a file's table: the files, and where each is named.
@@ -140,10 +116,7 @@ fn near_files(problem: Problem, file: &FilePath) -> Problem {
     let Ok(listing) = fs::read_dir(folder) else {
         return problem.hint(Some(format!("there is no folder `{}`", folder.display())));
     };
-    let mut names: Vec<String> = listing
-        .flatten()
-        .map(|entry| file_name(&entry.path()))
-        .collect();
+    let mut names: Vec<String> = listing.flatten().map(|entry| file_name(&entry.path())).collect();
     names.sort();
     let near = nearest(&file_name(file), names.iter().map(String::as_str));
     let near = near.map(|name| file.with_file_name(name).display().to_string());
@@ -151,8 +124,5 @@ fn near_files(problem: Problem, file: &FilePath) -> Problem {
 }
 
 fn file_name(file: &FilePath) -> String {
-    file.file_name()
-        .unwrap_or(file.as_os_str())
-        .to_string_lossy()
-        .into_owned()
+    file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned()
 }

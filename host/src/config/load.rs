@@ -56,11 +56,8 @@ impl Loaded {
     /// keys, wrong types and values out of range, then values that do not fit each other.
     pub fn read(files: &[PathBuf], sets: &[String]) -> Result<Self, ConfigError> {
         let mut tree = layers::read_files(files)?;
-        let problems: Vec<Problem> = sets
-            .iter()
-            .filter_map(|argument| set::apply(&mut tree, argument).err())
-            .flatten()
-            .collect();
+        let problems: Vec<Problem> =
+            sets.iter().filter_map(|argument| set::apply(&mut tree, argument).err()).flatten().collect();
         if !problems.is_empty() {
             return Err(ConfigError::new(problems));
         }
@@ -78,35 +75,18 @@ impl Loaded {
             return Err(ConfigError::new(problems));
         }
         // The check leaves nothing that serde should refuse; if it does, that is still shown at its place.
-        let config: Config =
-            serde_path_to_error::deserialize(written.to_json()).map_err(|error| {
-                problem_at(
-                    &written,
-                    &error.path().to_string(),
-                    error.inner().to_string(),
-                )
-            })?;
+        let config: Config = serde_path_to_error::deserialize(written.to_json())
+            .map_err(|error| problem_at(&written, &error.path().to_string(), error.inner().to_string()))?;
         let resolved = match serde_json::to_value(&config) {
             Ok(Json::Object(resolved)) => resolved,
             Ok(_) => return Err(Problem::new("a configuration that is no table").into()),
             Err(error) => {
-                return Err(Problem::new(format!(
-                    "a configuration that JSON cannot hold: {error}"
-                ))
-                .into());
+                return Err(Problem::new(format!("a configuration that JSON cannot hold: {error}")).into());
             }
         };
-        let loaded = Self {
-            config,
-            written,
-            resolved,
-        };
+        let loaded = Self { config, written, resolved };
         let problems = validate::validate(&loaded);
-        if problems.is_empty() {
-            Ok(loaded)
-        } else {
-            Err(ConfigError::new(problems))
-        }
+        if problems.is_empty() { Ok(loaded) } else { Err(ConfigError::new(problems)) }
     }
 
     /// What a run cannot do without and offline credit can: an environment (which is returned), a model, and a scheme
@@ -119,29 +99,19 @@ impl Loaded {
         };
         let mut problems = Vec::new();
         if self.config.environment.is_none() {
-            problems.push(
-                Problem::new("there is no environment to play in")
-                    .note(wanted("`[environment]` with a `name`")),
-            );
+            problems
+                .push(Problem::new("there is no environment to play in").note(wanted("`[environment]` with a `name`")));
         }
         if self.config.model.path.is_none() && self.config.model.create.is_none() {
             problems.push(
-                problem_at(
-                    &self.written,
-                    "model",
-                    "there is no model to train".to_owned(),
-                )
-                .note(wanted("`[model]` with a `path`, or `[model.create]`")),
+                problem_at(&self.written, "model", "there is no model to train".to_owned())
+                    .note(wanted("`[model]` with a `path`, or `[model.create]`")),
             );
         }
         if self.config.credit.iter().all(|credit| credit.shadow) {
             problems.push(
-                problem_at(
-                    &self.written,
-                    "credit",
-                    "there is no scheme that trains".to_owned(),
-                )
-                .note(wanted("a `[[credit]]` without `shadow = true`")),
+                problem_at(&self.written, "credit", "there is no scheme that trains".to_owned())
+                    .note(wanted("a `[[credit]]` without `shadow = true`")),
             );
         }
         match &self.config.environment {
@@ -165,22 +135,14 @@ impl Loaded {
         };
         let place = node.key_place();
         match &place.source.file {
-            Some(file) => Origin::File {
-                file: file.clone(),
-                line: place.line(),
-            },
+            Some(file) => Origin::File { file: file.clone(), line: place.line() },
             None => Origin::Set(place.source.text.replacen(set::FLAG, "", 1)),
         }
     }
 
     /// What somebody else, a plugin or an environment, has against the value at a path, shown where it is written. A
     /// value that nobody wrote is shown at the table that it would stand in.
-    pub fn error_at(
-        &self,
-        path: &str,
-        message: impl Into<String>,
-        hint: Option<String>,
-    ) -> ConfigError {
+    pub fn error_at(&self, path: &str, message: impl Into<String>, hint: Option<String>) -> ConfigError {
         self.problem_at(path, message.into()).hint(hint).into()
     }
 
@@ -190,10 +152,9 @@ impl Loaded {
             return problem;
         };
         match (self.written.find(&path), value_at(&self.resolved, &path)) {
-            (None, Some(default)) => problem.note(format!(
-                "`{path}` is not set; its default is {}",
-                write::inline(default)
-            )),
+            (None, Some(default)) => {
+                problem.note(format!("`{path}` is not set; its default is {}", write::inline(default)))
+            }
             _ => problem,
         }
     }
@@ -205,9 +166,7 @@ impl Loaded {
 
     /// The same, with the origin of each value behind it.
     pub fn show(&self) -> String {
-        write::toml(&self.resolved, &|path| {
-            Some(self.origin_of(path).to_string())
-        })
+        write::toml(&self.resolved, &|path| Some(self.origin_of(path).to_string()))
     }
 
     /// The keys whose values differ from those of another resolved configuration, in the order of the schema, then
@@ -217,16 +176,10 @@ impl Loaded {
         let mine = leaves(&self.resolved);
         let theirs = leaves(&other.resolved);
         let differ = |a: &[(String, Json)], (key, value): &(String, Json)| {
-            a.iter()
-                .find(|(name, _)| name == key)
-                .is_none_or(|(_, found)| found != value)
+            a.iter().find(|(name, _)| name == key).is_none_or(|(_, found)| found != value)
         };
         let mut keys: Vec<String> = Vec::new();
-        for (leaf, others) in mine
-            .iter()
-            .map(|leaf| (leaf, &theirs))
-            .chain(theirs.iter().map(|leaf| (leaf, &mine)))
-        {
+        for (leaf, others) in mine.iter().map(|leaf| (leaf, &theirs)).chain(theirs.iter().map(|leaf| (leaf, &mine))) {
             if differ(others, leaf) && !keys.contains(&leaf.0) {
                 keys.push(leaf.0.clone());
             }

@@ -2,10 +2,7 @@
 
 /// The candidate that `wanted` most likely means, or none if nothing is near: the same but for case and dashes, or a
 /// beginning of it, or at most one edit in three letters away.
-pub(super) fn nearest<'a>(
-    wanted: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(super) fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('-', "_");
     let wanted = plain(wanted);
     let limit = (wanted.chars().count() / 3).max(1);
@@ -16,11 +13,7 @@ pub(super) fn nearest<'a>(
         }
         let edits = strsim::damerau_levenshtein(&wanted, &candidate);
         // A name of one or two letters is near to every other one.
-        if candidate.chars().count() <= edits {
-            usize::MAX
-        } else {
-            edits
-        }
+        if candidate.chars().count() <= edits { usize::MAX } else { edits }
     };
     candidates
         .into_iter()
@@ -38,11 +31,7 @@ pub(super) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     if names.len() <= SHOWN + 1 {
         names.join(", ")
     } else {
-        format!(
-            "{} and {} more",
-            names[..SHOWN].join(", "),
-            names.len() - SHOWN
-        )
+        format!("{} and {} more", names[..SHOWN].join(", "), names.len() - SHOWN)
     }
 }
 
@@ -73,9 +62,6 @@ mod tests {
     fn a_long_list_is_cut() {
         assert_eq!(list(["a", "b"]), "`a`, `b`");
         let many: Vec<String> = (0..11).map(|i| i.to_string()).collect();
-        assert_eq!(
-            list(many.iter().map(String::as_str)),
-            "`0`, `1`, `2`, `3`, `4`, `5`, `6`, `7` and 3 more"
-        );
+        assert_eq!(list(many.iter().map(String::as_str)), "`0`, `1`, `2`, `3`, `4`, `5`, `6`, `7` and 3 more");
     }
 }

@@ -39,9 +39,7 @@ impl Path {
         if end < text.len() {
             return Err(format!("`{}` is not part of a key", &text[end..]));
         }
-        Ok(Self(
-            segments.into_iter().map(|(segment, _)| segment).collect(),
-        ))
+        Ok(Self(segments.into_iter().map(|(segment, _)| segment).collect()))
     }
 }
 
@@ -70,15 +68,14 @@ pub(super) fn segments(text: &str) -> Result<(Vec<Written>, usize), String> {
     let mut at = 0;
     loop {
         let rest = &text[at..];
-        let (key, length) =
-            if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
-                let inside = &rest[1..];
-                let end = inside.find(quote).ok_or("a quote is not closed")?;
-                (inside[..end].to_owned(), end + 2)
-            } else {
-                let end = rest.find(['.', '[', '=', '"', '\'']).unwrap_or(rest.len());
-                (rest[..end].trim().to_owned(), end)
-            };
+        let (key, length) = if let Some(quote) = rest.chars().next().filter(|c| matches!(c, '"' | '\'')) {
+            let inside = &rest[1..];
+            let end = inside.find(quote).ok_or("a quote is not closed")?;
+            (inside[..end].to_owned(), end + 2)
+        } else {
+            let end = rest.find(['.', '[', '=', '"', '\'']).unwrap_or(rest.len());
+            (rest[..end].trim().to_owned(), end)
+        };
         if key.is_empty() {
             return Err("a key is empty".to_owned());
         }
@@ -86,9 +83,7 @@ pub(super) fn segments(text: &str) -> Result<(Vec<Written>, usize), String> {
         at += length;
         while let Some(inside) = text[at..].strip_prefix('[') {
             let end = inside.find(']').ok_or("a `[` is not closed")?;
-            let index = inside[..end]
-                .parse()
-                .map_err(|_| format!("`{}` is not an index", &inside[..end]))?;
+            let index = inside[..end].parse().map_err(|_| format!("`{}` is not an index", &inside[..end]))?;
             found.push((Segment::Index(index), at..at + end + 2));
             at += end + 2;
         }
@@ -105,20 +100,12 @@ mod tests {
 
     #[test]
     fn a_path_is_read_and_written() {
-        for text in [
-            "seed",
-            "credit[1].params.alpha",
-            "environment.\"a.b\".c",
-            "a[0][2]",
-        ] {
+        for text in ["seed", "credit[1].params.alpha", "environment.\"a.b\".c", "a[0][2]"] {
             assert_eq!(Path::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(
             Path::parse("credit.1").unwrap().0,
-            [
-                Segment::Key("credit".to_owned()),
-                Segment::Key("1".to_owned())
-            ]
+            [Segment::Key("credit".to_owned()), Segment::Key("1".to_owned())]
         );
     }
 

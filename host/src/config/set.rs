@@ -18,14 +18,9 @@ pub(super) const FLAG: &str = "--set ";
 ///
 /// A key that does not exist is found later, when the whole tree is checked.
 pub(super) fn apply(tree: &mut Node, argument: &str) -> Result<(), Vec<Problem>> {
-    let source = Arc::new(Source {
-        file: None,
-        text: format!("{FLAG}{argument}"),
-    });
-    let place = |range: Range<usize>| Place {
-        source: source.clone(),
-        range: FLAG.len() + range.start..FLAG.len() + range.end,
-    };
+    let source = Arc::new(Source { file: None, text: format!("{FLAG}{argument}") });
+    let place =
+        |range: Range<usize>| Place { source: source.clone(), range: FLAG.len() + range.start..FLAG.len() + range.end };
     let unreadable = |reason: &str| {
         vec![
             Problem::new(format!("cannot read `--set`: {reason}"))
@@ -38,10 +33,7 @@ pub(super) fn apply(tree: &mut Node, argument: &str) -> Result<(), Vec<Problem>>
     let Some(right) = argument[end..].strip_prefix('=') else {
         return Err(unreadable("there is no `=` after the key"));
     };
-    if segments
-        .first()
-        .is_some_and(|(first, _)| *first == Segment::Key("extends".to_owned()))
-    {
+    if segments.first().is_some_and(|(first, _)| *first == Segment::Key("extends".to_owned())) {
         return Err(unreadable("`extends` works in files only"));
     }
     let text = right.trim();
@@ -62,11 +54,7 @@ pub(super) fn apply(tree: &mut Node, argument: &str) -> Result<(), Vec<Problem>>
         Ok(Toml::Datetime(_)) | Err(_) => Toml::from(text),
         Ok(toml) => toml,
     };
-    let mut reader = Reader {
-        source: &source,
-        within: Some(value.clone()),
-        problems: Vec::new(),
-    };
+    let mut reader = Reader { source: &source, within: Some(value.clone()), problems: Vec::new() };
     match reader.value(&path, &toml, value.clone()) {
         Some(read) if reader.problems.is_empty() => {
             node.merge(Node::new(&source, key, value, read.content));
@@ -95,19 +83,11 @@ fn enter<'a>(
             Ok((path.index(index), &mut elements[index]))
         }
         (Content::Table(entries), Segment::Key(name)) => {
-            let index = entries
-                .iter()
-                .position(|(key, _)| key == name)
-                .unwrap_or_else(|| {
-                    let made = Node::new(
-                        &at.source,
-                        at.range,
-                        value.clone(),
-                        Content::Table(Vec::new()),
-                    );
-                    entries.push((name.clone(), made));
-                    entries.len() - 1
-                });
+            let index = entries.iter().position(|(key, _)| key == name).unwrap_or_else(|| {
+                let made = Node::new(&at.source, at.range, value.clone(), Content::Table(Vec::new()));
+                entries.push((name.clone(), made));
+                entries.len() - 1
+            });
             Ok((path.key(name), &mut entries[index].1))
         }
         (_, Segment::Key(_)) => Err(Problem::new(format!("`{path}` is not a table")).at(at)),
@@ -118,10 +98,7 @@ fn enter<'a>(
 /// The number of the entry that a segment means.
 fn entry(elements: &[Node], path: &Path, segment: &Segment) -> Result<usize, Problem> {
     let (wanted, found) = match segment {
-        Segment::Index(index) => (
-            index.to_string(),
-            entries_named(elements, &index.to_string()),
-        ),
+        Segment::Index(index) => (index.to_string(), entries_named(elements, &index.to_string())),
         Segment::Key(key) => (key.clone(), entries_named(elements, key)),
     };
     match found[..] {
@@ -134,27 +111,14 @@ fn entry(elements: &[Node], path: &Path, segment: &Segment) -> Result<usize, Pro
                 problem.note(format!("`{path}` is empty"))
             } else {
                 problem
-                    .note(format!(
-                        "expected one of {}, or a number below {}",
-                        list(labels.clone()),
-                        elements.len()
-                    ))
+                    .note(format!("expected one of {}, or a number below {}", list(labels.clone()), elements.len()))
                     .did_you_mean(nearest(&wanted, labels))
             })
         }
         _ => {
-            let numbers: Vec<String> = found
-                .iter()
-                .map(|index| format!("{path}.{index}"))
-                .collect();
-            Err(
-                Problem::new(format!("`{path}` has {} entries `{wanted}`", found.len())).note(
-                    format!(
-                        "expected one of {}",
-                        list(numbers.iter().map(String::as_str))
-                    ),
-                ),
-            )
+            let numbers: Vec<String> = found.iter().map(|index| format!("{path}.{index}")).collect();
+            Err(Problem::new(format!("`{path}` has {} entries `{wanted}`", found.len()))
+                .note(format!("expected one of {}", list(numbers.iter().map(String::as_str)))))
         }
     }
 }

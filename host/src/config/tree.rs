@@ -32,26 +32,13 @@ pub(super) enum Content {
 
 impl Node {
     /// A node of which only a key is known.
-    pub(super) fn new(
-        source: &Arc<Source>,
-        key: Range<usize>,
-        value: Range<usize>,
-        content: Content,
-    ) -> Self {
-        Self {
-            source: source.clone(),
-            key,
-            value,
-            content,
-        }
+    pub(super) fn new(source: &Arc<Source>, key: Range<usize>, value: Range<usize>, content: Content) -> Self {
+        Self { source: source.clone(), key, value, content }
     }
 
     /// An empty table that stands nowhere, to merge layers into.
     pub(super) fn root() -> Self {
-        let source = Arc::new(Source {
-            file: None,
-            text: String::new(),
-        });
+        let source = Arc::new(Source { file: None, text: String::new() });
         Self::new(&source, 0..0, 0..0, Content::Table(Vec::new()))
     }
 
@@ -67,48 +54,33 @@ impl Node {
 
     /// Key and value, where they stand on one line.
     pub(super) fn entry_place(&self) -> Place {
-        let both =
-            self.place(self.key.start.min(self.value.start)..self.value.end.max(self.key.end));
-        if both.one_line() {
-            both
-        } else {
-            self.key_place()
-        }
+        let both = self.place(self.key.start.min(self.value.start)..self.value.end.max(self.key.end));
+        if both.one_line() { both } else { self.key_place() }
     }
 
     fn place(&self, range: Range<usize>) -> Place {
-        Place {
-            source: self.source.clone(),
-            range,
-        }
+        Place { source: self.source.clone(), range }
     }
 
     /// The node of a key, if this is a table that has it.
     pub(super) fn get(&self, key: &str) -> Option<&Node> {
         match &self.content {
-            Content::Table(entries) => entries
-                .iter()
-                .find(|(name, _)| name == key)
-                .map(|(_, node)| node),
+            Content::Table(entries) => entries.iter().find(|(name, _)| name == key).map(|(_, node)| node),
             _ => None,
         }
     }
 
     /// The node at the end of a path, if there is one. In arrays, a key is the name or number of an entry.
     pub(super) fn find(&self, path: &Path) -> Option<&Node> {
-        path.0
-            .iter()
-            .try_fold(self, |node, segment| match (&node.content, segment) {
-                (Content::Table(_), Segment::Key(key)) => node.get(key),
-                (Content::Array(elements), Segment::Index(index)) => elements.get(*index),
-                (Content::Array(elements), Segment::Key(key)) => {
-                    match entries_named(elements, key)[..] {
-                        [index] => elements.get(index),
-                        _ => None,
-                    }
-                }
+        path.0.iter().try_fold(self, |node, segment| match (&node.content, segment) {
+            (Content::Table(_), Segment::Key(key)) => node.get(key),
+            (Content::Array(elements), Segment::Index(index)) => elements.get(*index),
+            (Content::Array(elements), Segment::Key(key)) => match entries_named(elements, key)[..] {
+                [index] => elements.get(index),
                 _ => None,
-            })
+            },
+            _ => None,
+        })
     }
 
     /// Lays another node over this one: tables merge, everything else is replaced as a whole.
@@ -132,12 +104,9 @@ impl Node {
     /// The plain value.
     pub(super) fn to_json(&self) -> Json {
         match &self.content {
-            Content::Table(entries) => Json::Object(
-                entries
-                    .iter()
-                    .map(|(key, node)| (key.clone(), node.to_json()))
-                    .collect(),
-            ),
+            Content::Table(entries) => {
+                Json::Object(entries.iter().map(|(key, node)| (key.clone(), node.to_json())).collect())
+            }
             Content::Array(elements) => Json::Array(elements.iter().map(Node::to_json).collect()),
             Content::Value(value) => value.clone(),
         }
@@ -163,22 +132,12 @@ impl Node {
 /// The entries that `key` means: the one with this number, else those with this label, else those of this plugin.
 pub(super) fn entries_named(elements: &[Node], key: &str) -> Vec<usize> {
     if let Ok(index) = key.parse::<usize>() {
-        return if index < elements.len() {
-            vec![index]
-        } else {
-            Vec::new()
-        };
+        return if index < elements.len() { vec![index] } else { Vec::new() };
     }
     let all = || elements.iter().enumerate();
-    let labelled: Vec<usize> = all()
-        .filter(|(_, node)| node.label() == Some(key))
-        .map(|(index, _)| index)
-        .collect();
+    let labelled: Vec<usize> = all().filter(|(_, node)| node.label() == Some(key)).map(|(index, _)| index).collect();
     if labelled.is_empty() {
-        all()
-            .filter(|(_, node)| node.plugin() == Some(key))
-            .map(|(index, _)| index)
-            .collect()
+        all().filter(|(_, node)| node.plugin() == Some(key)).map(|(index, _)| index).collect()
     } else {
         labelled
     }
@@ -196,13 +155,7 @@ pub(super) struct Reader<'a> {
 
 impl Reader<'_> {
     /// A table and all that is in it.
-    pub(super) fn table(
-        &mut self,
-        path: &Path,
-        table: &dyn TableLike,
-        key: Range<usize>,
-        value: Range<usize>,
-    ) -> Node {
+    pub(super) fn table(&mut self, path: &Path, table: &dyn TableLike, key: Range<usize>, value: Range<usize>) -> Node {
         let mut entries = Vec::new();
         for (name, item) in table.iter() {
             let written = table.key(name).and_then(toml_edit::Key::span);
@@ -257,10 +210,7 @@ impl Reader<'_> {
     }
 
     fn refuse(&mut self, path: &Path, what: &str, value: Range<usize>) -> Option<Node> {
-        let place = Place {
-            source: self.source.clone(),
-            range: value,
-        };
+        let place = Place { source: self.source.clone(), range: value };
         self.problems.push(
             Problem::new(format!("wrong type for `{path}`: found {what}"))
                 .at(place)
@@ -270,9 +220,6 @@ impl Reader<'_> {
     }
 
     fn range(&self, written: Option<Range<usize>>, otherwise: &Range<usize>) -> Range<usize> {
-        self.within
-            .clone()
-            .or(written)
-            .unwrap_or_else(|| otherwise.clone())
+        self.within.clone().or(written).unwrap_or_else(|| otherwise.clone())
     }
 }

@@ -9,10 +9,7 @@ use super::schema::{Context, Create};
 
 /// All such problems of a configuration whose keys and types are right.
 pub(super) fn validate(loaded: &Loaded) -> Vec<Problem> {
-    let mut found = Findings {
-        loaded,
-        problems: Vec::new(),
-    };
+    let mut found = Findings { loaded, problems: Vec::new() };
     found.model();
     found.rollout();
     found.credit();
@@ -26,8 +23,7 @@ struct Findings<'a> {
 
 impl Findings<'_> {
     fn wrong(&mut self, path: &str, message: impl Into<String>, expected: impl Into<String>) {
-        self.problems
-            .push(self.loaded.problem_at(path, message.into()).note(expected));
+        self.problems.push(self.loaded.problem_at(path, message.into()).note(expected));
     }
 
     fn model(&mut self) {
@@ -36,16 +32,11 @@ impl Findings<'_> {
             self.wrong(
                 "model.path",
                 "`model.path` and `model.create` exclude each other",
-                format!(
-                    "expected one of them; `model.create` is set by {}",
-                    self.loaded.origin("model.create")
-                ),
+                format!("expected one of them; `model.create` is set by {}", self.loaded.origin("model.create")),
             );
         }
         let device = model.device.as_str();
-        let numbered = device
-            .strip_prefix("cuda:")
-            .is_some_and(|number| number.parse::<u32>().is_ok());
+        let numbered = device.strip_prefix("cuda:").is_some_and(|number| number.parse::<u32>().is_ok());
         if !numbered && !["auto", "cpu", "cuda"].contains(&device) {
             self.wrong(
                 "model.device",
@@ -59,18 +50,11 @@ impl Findings<'_> {
     }
 
     fn sizes(&mut self, create: &Create) {
-        let Create {
-            hidden_size,
-            heads,
-            kv_heads,
-            ..
-        } = create;
+        let Create { hidden_size, heads, kv_heads, .. } = create;
         if hidden_size % heads != 0 || (hidden_size / heads) % 2 != 0 {
             self.wrong(
                 "model.create.heads",
-                format!(
-                    "{heads} heads do not divide a hidden size of {hidden_size} into even parts"
-                ),
+                format!("{heads} heads do not divide a hidden size of {hidden_size} into even parts"),
                 "expected `hidden_size` to be a multiple of twice the heads",
             );
         }
@@ -92,23 +76,14 @@ impl Findings<'_> {
                 "expected `context = \"window\"` beside it",
             );
         }
-        if rollout
-            .max_context
-            .is_some_and(|limit| limit <= rollout.max_tokens)
-        {
+        if rollout.max_context.is_some_and(|limit| limit <= rollout.max_tokens) {
             self.wrong(
                 "rollout.max_context",
-                format!(
-                    "a row has no room for a response of {} tokens and its prompt",
-                    rollout.max_tokens
-                ),
+                format!("a row has no room for a response of {} tokens and its prompt", rollout.max_tokens),
                 "expected `max_context` above `max_tokens`",
             );
         }
-        for (key, tag) in [
-            ("think_tag", &rollout.think_tag),
-            ("action_tag", &rollout.action_tag),
-        ] {
+        for (key, tag) in [("think_tag", &rollout.think_tag), ("action_tag", &rollout.action_tag)] {
             if tag.contains(['<', '>', '/']) || tag.contains(char::is_whitespace) {
                 self.wrong(
                     &format!("rollout.{key}"),
@@ -129,10 +104,7 @@ impl Findings<'_> {
         if self.loaded.config.update.minibatches > rows {
             self.wrong(
                 "update.minibatches",
-                format!(
-                    "{} minibatches of {rows} trajectories",
-                    self.loaded.config.update.minibatches
-                ),
+                format!("{} minibatches of {rows} trajectories", self.loaded.config.update.minibatches),
                 "expected at most `groups` times `group_size`",
             );
         }
@@ -143,11 +115,7 @@ impl Findings<'_> {
         for (index, credit) in self.loaded.config.credit.iter().enumerate() {
             let at = |key: &str| format!("credit[{index}].{key}");
             let label = credit.label();
-            let named = at(if credit.name.is_some() {
-                "name"
-            } else {
-                "plugin"
-            });
+            let named = at(if credit.name.is_some() { "name" } else { "plugin" });
             if let Some(first) = earlier.insert(label, index) {
                 self.wrong(
                     &named,
@@ -156,10 +124,7 @@ impl Findings<'_> {
                 );
             }
             let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-            if label.is_empty()
-                || !label.chars().all(plain)
-                || label.chars().all(|c| c.is_ascii_digit())
-            {
+            if label.is_empty() || !label.chars().all(plain) || label.chars().all(|c| c.is_ascii_digit()) {
                 self.wrong(
                     &named,
                     format!("`{label}` cannot name a scheme"),
@@ -177,21 +142,14 @@ impl Findings<'_> {
             }
             self.digest(&at("sha256"), credit.sha256.as_deref());
         }
-        self.digest(
-            "objective.sha256",
-            self.loaded.config.objective.sha256.as_deref(),
-        );
+        self.digest("objective.sha256", self.loaded.config.objective.sha256.as_deref());
     }
 
     fn digest(&mut self, path: &str, digest: Option<&str>) {
         if let Some(digest) = digest
             && (digest.len() != 64 || !digest.chars().all(|c| c.is_ascii_hexdigit()))
         {
-            self.wrong(
-                path,
-                format!("`{digest}` is no SHA-256"),
-                "expected 64 hexadecimal digits",
-            );
+            self.wrong(path, format!("`{digest}` is no SHA-256"), "expected 64 hexadecimal digits");
         }
     }
 }

@@ -6,14 +6,8 @@ use serde_json::Value as Json;
 use super::path::Path;
 
 /// The TOML of a table. `comment` gives what stands behind a value.
-pub(super) fn toml(
-    table: &serde_json::Map<String, Json>,
-    comment: &dyn Fn(&Path) -> Option<String>,
-) -> String {
-    let mut writer = Writer {
-        out: String::new(),
-        comment,
-    };
+pub(super) fn toml(table: &serde_json::Map<String, Json>, comment: &dyn Fn(&Path) -> Option<String>) -> String {
+    let mut writer = Writer { out: String::new(), comment };
     writer.table(table, &mut Vec::new(), &Path::default());
     writer.out
 }
@@ -25,12 +19,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// First the keys of a table, then the tables in it, since TOML wants that order.
-    fn table(
-        &mut self,
-        table: &serde_json::Map<String, Json>,
-        header: &mut Vec<String>,
-        path: &Path,
-    ) {
+    fn table(&mut self, table: &serde_json::Map<String, Json>, header: &mut Vec<String>, path: &Path) {
         for (key, value) in table.iter().filter(|(_, value)| !has_header(value)) {
             let comment = (self.comment)(&path.key(key));
             let comment = comment.map_or_else(String::new, |comment| format!("  # {comment}"));
@@ -93,16 +82,11 @@ pub(super) fn inline(value: &Json) -> String {
             Some(float) if number.is_f64() => format!("{float:?}"),
             _ => number.to_string(),
         },
-        Json::Array(elements) => format!(
-            "[{}]",
-            elements.iter().map(inline).collect::<Vec<_>>().join(", ")
-        ),
+        Json::Array(elements) => format!("[{}]", elements.iter().map(inline).collect::<Vec<_>>().join(", ")),
         Json::Object(table) if table.is_empty() => "{}".to_owned(),
         Json::Object(table) => {
-            let entries: Vec<String> = table
-                .iter()
-                .map(|(key, value)| format!("{} = {}", quoted(key), inline(value)))
-                .collect();
+            let entries: Vec<String> =
+                table.iter().map(|(key, value)| format!("{} = {}", quoted(key), inline(value))).collect();
             format!("{{ {} }}", entries.join(", "))
         }
         Json::Bool(flag) => flag.to_string(),
@@ -126,22 +110,9 @@ mod tests {
             "e f": "line\n\"two\" \\ '\u{1}",
         });
         let text = toml(value.as_object().unwrap(), &|_| None);
-        assert_eq!(
-            toml_edit::de::from_str::<Json>(&text).unwrap(),
-            value,
-            "{text}"
-        );
-        assert!(
-            text.starts_with("b = 1e-8\nd = [[], [{ k = \"v\" }, 1]]\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("\n[a]\nx = 1\nempty = {}\n\n[a.deep]\ny = [1, 2.0]\n"),
-            "{text}"
-        );
-        assert!(
-            text.contains("\n[[c]]\np = \"x\"\n\n[[c]]\n\n[[c]]\n\n[c.q]\nr = true\n"),
-            "{text}"
-        );
+        assert_eq!(toml_edit::de::from_str::<Json>(&text).unwrap(), value, "{text}");
+        assert!(text.starts_with("b = 1e-8\nd = [[], [{ k = \"v\" }, 1]]\n"), "{text}");
+        assert!(text.contains("\n[a]\nx = 1\nempty = {}\n\n[a.deep]\ny = [1, 2.0]\n"), "{text}");
+        assert!(text.contains("\n[[c]]\np = \"x\"\n\n[[c]]\n\n[[c]]\n\n[c.q]\nr = true\n"), "{text}");
     }
 }

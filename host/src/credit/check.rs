@@ -83,10 +83,7 @@ pub enum CreditError {
 /// How many elements are not finite, and the first of them. One pass without a branch in the common case.
 pub fn first_not_finite<T: Into<f64> + Copy>(elements: &[T]) -> Option<(usize, usize, f64)> {
     let finite = |element: &T| (*element).into().is_finite();
-    if elements
-        .iter()
-        .fold(true, |all, element| all & finite(element))
-    {
+    if elements.iter().fold(true, |all, element| all & finite(element)) {
         return None;
     }
     let count = elements.iter().filter(|element| !finite(element)).count();
@@ -118,12 +115,7 @@ pub fn finite<T: Into<f64> + Copy>(
 }
 
 /// Refuses negative weights.
-pub fn not_negative(
-    scheme: &Scheme,
-    hook: Hook,
-    weights: &[f32],
-    batch: &Batch,
-) -> Result<(), CreditError> {
+pub fn not_negative(scheme: &Scheme, hook: Hook, weights: &[f32], batch: &Batch) -> Result<(), CreditError> {
     match weights.iter().position(|weight| *weight < 0.0) {
         None => Ok(()),
         Some(index) => Err(CreditError::Range {

@@ -7,8 +7,7 @@ use accredit_core::{
 use accredit_plugin_api::{
     Denominators, Hook,
     columns::{
-        ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, LOSS, NEW_ENTROPY, NEW_LOGPROB, NEW_VALUE,
-        VALUE_TARGET, WEIGHT,
+        ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, LOSS, NEW_ENTROPY, NEW_LOGPROB, NEW_VALUE, VALUE_TARGET, WEIGHT,
     },
     host::{Data, Table},
 };
@@ -71,10 +70,7 @@ impl Minibatch {
             trajectory_weight: Vec::new(),
             trajectory_rows: Vec::new(),
         });
-        Self {
-            denominators,
-            trajectories: slice.trajectories.clone(),
-        }
+        Self { denominators, trajectories: slice.trajectories.clone() }
     }
 
     /// Tokens of the minibatch.
@@ -86,8 +82,7 @@ impl Minibatch {
 impl Pipeline {
     /// Whether `refresh` or the objective reads a fresh column.
     pub fn reads_fresh(&self, name: &str) -> bool {
-        self.schemes()
-            .any(|scheme| scheme.needs().reads.iter().any(|read| read.name == name))
+        self.schemes().any(|scheme| scheme.needs().reads.iter().any(|read| read.name == name))
     }
 
     /// Evaluates a micro-batch of a minibatch.
@@ -107,9 +102,7 @@ impl Pipeline {
             .iter()
             .filter_map(|trajectory| minibatch.trajectories.binary_search(trajectory).ok())
             .collect();
-        minibatch
-            .denominators
-            .put_into(&mut inputs, &weight, &places);
+        minibatch.denominators.put_into(&mut inputs, &weight, &places);
         inputs.put(NEW_LOGPROB, fresh.logprob.to_vec());
         for (column, elements) in [(NEW_ENTROPY, fresh.entropy), (NEW_VALUE, fresh.value)] {
             if let Some(elements) = elements {
@@ -126,32 +119,19 @@ impl Pipeline {
         };
 
         let mut advantage = micro_batch.gather(&credit.advantage);
-        for stage in self
-            .stages
-            .iter_mut()
-            .filter(|stage| !stage.shadow && stage.active(iteration))
-        {
+        for stage in self.stages.iter_mut().filter(|stage| !stage.shadow && stage.active(iteration)) {
             if stage.scheme.needs().hooks.contains(&Hook::Refresh) {
                 let mut outputs = Table::default();
                 outputs.put(ADVANTAGE, advantage);
                 call(&mut stage.scheme, Hook::Refresh, &[&inputs], &mut outputs)?;
                 advantage = floats(&mut outputs, ADVANTAGE.name());
-                finite(
-                    &stage.scheme,
-                    Hook::Refresh,
-                    ADVANTAGE.name(),
-                    &advantage,
-                    address,
-                )?;
+                finite(&stage.scheme, Hook::Refresh, ADVANTAGE.name(), &advantage, address)?;
             }
         }
         inputs.put(ADVANTAGE, advantage.clone());
 
         let Some(scheme) = &mut self.objective else {
-            return Ok(Evaluated {
-                advantage,
-                ..Evaluated::default()
-            });
+            return Ok(Evaluated { advantage, ..Evaluated::default() });
         };
         let tokens = micro_batch.tokens.len();
         let reads = |name: &str| scheme.needs().reads.iter().any(|read| read.name == name);
@@ -171,9 +151,7 @@ impl Pipeline {
             Some(Data::F64(loss)) if loss.len() == 1 => loss[0],
             _ => f64::NAN,
         };
-        finite(scheme, Hook::Objective, LOSS.name(), &[loss], |_| {
-            address(0)
-        })?;
+        finite(scheme, Hook::Objective, LOSS.name(), &[loss], |_| address(0))?;
         let mut derivative = |column: &'static str| {
             let elements = floats(&mut outputs, column);
             finite(scheme, Hook::Objective, column, &elements, address).map(|()| elements)
@@ -181,13 +159,7 @@ impl Pipeline {
         let d_logprob = derivative(D_LOGPROB.name())?;
         let d_entropy = entropy.then(|| derivative(D_ENTROPY.name())).transpose()?;
         let d_value = value.then(|| derivative(D_VALUE.name())).transpose()?;
-        Ok(Evaluated {
-            loss,
-            d_logprob,
-            d_entropy,
-            d_value,
-            advantage,
-        })
+        Ok(Evaluated { loss, d_logprob, d_entropy, d_value, advantage })
     }
 }
 

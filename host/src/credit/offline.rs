@@ -43,11 +43,7 @@ pub struct Scored {
 }
 
 /// Computes the credit of rollouts, and evaluates the objective if they have `new_logprob`. All are one batch.
-pub fn score(
-    pipeline: &mut Pipeline,
-    episodes: &[Trajectory],
-    counters: Counters,
-) -> Result<Scored, OfflineError> {
+pub fn score(pipeline: &mut Pipeline, episodes: &[Trajectory], counters: Counters) -> Result<Scored, OfflineError> {
     let iteration = counters.iteration;
     let texts = wanted_texts(pipeline);
     let mut batch = Batch::build(episodes, &[], &texts)?;
@@ -60,11 +56,7 @@ pub fn score(
     }
     let credit = pipeline.credit(&mut batch, iteration)?;
     let objective = evaluate(pipeline, &batch, &credit, iteration)?;
-    Ok(Scored {
-        batch,
-        credit,
-        objective,
-    })
+    Ok(Scored { batch, credit, objective })
 }
 
 /// The text columns that some scheme reads.
@@ -72,11 +64,7 @@ pub fn wanted_texts(pipeline: &Pipeline) -> Vec<TextColumn> {
     let reads = |text: &&TextColumn| {
         pipeline.schemes().any(|scheme| {
             let needs = scheme.needs();
-            needs
-                .reads
-                .iter()
-                .chain(&needs.optional)
-                .any(|read| read.name == text.name())
+            needs.reads.iter().chain(&needs.optional).any(|read| read.name == text.name())
         })
     };
     ALL_TEXTS.iter().filter(reads).copied().collect()
@@ -86,42 +74,20 @@ pub fn wanted_texts(pipeline: &Pipeline) -> Vec<TextColumn> {
 fn require_columns(pipeline: &Pipeline, batch: &Batch, iteration: u64) -> Result<(), CreditError> {
     let here = |name: &str| {
         let text = ALL_TEXTS.iter().find(|text| text.name() == name);
-        batch
-            .table
-            .get(text.map_or(name, |text| text.parts().0))
-            .is_some()
+        batch.table.get(text.map_or(name, |text| text.parts().0)).is_some()
     };
-    for stage in pipeline
-        .stages
-        .iter()
-        .filter(|stage| stage.active(iteration))
-    {
+    for stage in pipeline.stages.iter().filter(|stage| stage.active(iteration)) {
         let refreshes = stage.scheme.needs().hooks.contains(&Hook::Refresh);
         let missing = |name: &str| !here(name) && !super::plan::given_to_hooks(name, refreshes);
-        if let Some(read) = stage
-            .scheme
-            .needs()
-            .reads
-            .iter()
-            .find(|read| missing(&read.name))
-        {
-            return Err(CreditError::Missing {
-                label: stage.scheme.label().to_owned(),
-                column: read.name.clone(),
-            });
+        if let Some(read) = stage.scheme.needs().reads.iter().find(|read| missing(&read.name)) {
+            return Err(CreditError::Missing { label: stage.scheme.label().to_owned(), column: read.name.clone() });
         }
     }
-    let objective = pipeline
-        .objective
-        .as_ref()
-        .filter(|_| here(NEW_LOGPROB.name()));
+    let objective = pipeline.objective.as_ref().filter(|_| here(NEW_LOGPROB.name()));
     if let Some(scheme) = objective {
         let missing = |name: &str| !here(name) && !super::plan::given_to_hooks(name, false);
         if let Some(read) = scheme.needs().reads.iter().find(|read| missing(&read.name)) {
-            return Err(CreditError::Missing {
-                label: scheme.label().to_owned(),
-                column: read.name.clone(),
-            });
+            return Err(CreditError::Missing { label: scheme.label().to_owned(), column: read.name.clone() });
         }
     }
     Ok(())
@@ -140,18 +106,10 @@ fn evaluate(
     let rows = batch.trained_rows();
     let minibatch = Minibatch::of(batch, credit, &rows);
     let slice = Slice::of(batch, &rows);
-    let gather = |column| {
-        batch
-            .table
-            .f32(column)
-            .map(|elements| slice.gather(elements))
-    };
+    let gather = |column| batch.table.f32(column).map(|elements| slice.gather(elements));
     let (logprob, entropy, value) = (gather(NEW_LOGPROB), gather(NEW_ENTROPY), gather(NEW_VALUE));
-    let fresh = Fresh {
-        logprob: logprob.as_deref().unwrap_or_default(),
-        entropy: entropy.as_deref(),
-        value: value.as_deref(),
-    };
+    let fresh =
+        Fresh { logprob: logprob.as_deref().unwrap_or_default(), entropy: entropy.as_deref(), value: value.as_deref() };
     let evaluated = pipeline.evaluate(batch, credit, &minibatch, &slice, fresh, iteration)?;
     Ok(Some((slice, evaluated)))
 }
@@ -235,10 +193,8 @@ impl Scored {
             }
             None => self.credit.advantage.clone(),
         };
-        let mut columns: Vec<(Vec<f32>, Slot)> = vec![
-            (advantage, |step| &mut step.advantage),
-            (self.credit.weight.clone(), |step| &mut step.weight),
-        ];
+        let mut columns: Vec<(Vec<f32>, Slot)> =
+            vec![(advantage, |step| &mut step.advantage), (self.credit.weight.clone(), |step| &mut step.weight)];
         if let Some(targets) = &self.credit.value_target {
             columns.push((targets.clone(), |step| &mut step.value_target));
         }
@@ -309,11 +265,7 @@ fn reason(episode: &Trajectory) -> &'static str {
         "failed"
     } else if episode.outcome.is_none() && episode.steps.iter().any(|step| step.reward.is_none()) {
         "unscored"
-    } else if episode
-        .steps
-        .iter()
-        .all(|s| s.tokens.kind.iter().all(|k| *k == TokenKind::Observation))
-    {
+    } else if episode.steps.iter().all(|s| s.tokens.kind.iter().all(|k| *k == TokenKind::Observation)) {
         "empty"
     } else {
         "dropped"
@@ -324,10 +276,7 @@ fn reason(episode: &Trajectory) -> &'static str {
 pub fn by_iteration(episodes: Vec<Trajectory>) -> BTreeMap<u64, Vec<Trajectory>> {
     let mut iterations: BTreeMap<u64, Vec<Trajectory>> = BTreeMap::new();
     for episode in episodes {
-        iterations
-            .entry(episode.iteration)
-            .or_default()
-            .push(episode);
+        iterations.entry(episode.iteration).or_default().push(episode);
     }
     iterations
 }

@@ -5,9 +5,8 @@ use accredit_plugin_api::{
     Hook, Query,
     abi::RawColumn,
     columns::{
-        ADVANTAGE, DECISION, ITERATION, ITERATIONS, OUTCOME, RAW_OUTCOME, RAW_REWARD, REWARD,
-        SAMPLE_MORE, STEP_TOKENS, TOKEN_REWARD, TRAJECTORY_STEPS, UPDATE, UPDATES, VALUE_TARGET,
-        WEIGHT,
+        ADVANTAGE, DECISION, ITERATION, ITERATIONS, OUTCOME, RAW_OUTCOME, RAW_REWARD, REWARD, SAMPLE_MORE, STEP_TOKENS,
+        TOKEN_REWARD, TRAJECTORY_STEPS, UPDATE, UPDATES, VALUE_TARGET, WEIGHT,
     },
     host::{Data, Table, read_queries},
 };
@@ -56,8 +55,7 @@ pub struct Stage {
 impl Stage {
     /// Whether it is active in an iteration.
     pub fn active(&self, iteration: u64) -> bool {
-        self.from.is_none_or(|from| from <= iteration)
-            && self.until.is_none_or(|until| iteration < until)
+        self.from.is_none_or(|from| from <= iteration) && self.until.is_none_or(|until| iteration < until)
     }
 
     fn has(&self, hook: Hook) -> bool {
@@ -119,19 +117,9 @@ impl StageStatistics {
     fn of(label: &str, column: &'static str, elements: &[f32]) -> Self {
         let count = elements.len().max(1) as f64;
         let mean = elements.iter().map(|x| f64::from(*x)).sum::<f64>() / count;
-        let variance = elements
-            .iter()
-            .map(|x| (f64::from(*x) - mean).powi(2))
-            .sum::<f64>()
-            / count;
+        let variance = elements.iter().map(|x| (f64::from(*x) - mean).powi(2)).sum::<f64>() / count;
         let zeros = elements.iter().filter(|x| **x == 0.0).count();
-        Self {
-            label: label.to_owned(),
-            column,
-            mean,
-            std: variance.sqrt(),
-            zero_share: zeros as f64 / count,
-        }
+        Self { label: label.to_owned(), column, mean, std: variance.sqrt(), zero_share: zeros as f64 / count }
     }
 }
 
@@ -147,53 +135,33 @@ pub struct Selected {
 impl Pipeline {
     /// Whether any active scheme, shadows aside, has a hook.
     pub fn has(&self, hook: Hook, iteration: u64) -> bool {
-        self.stages
-            .iter()
-            .any(|stage| !stage.shadow && stage.active(iteration) && stage.has(hook))
+        self.stages.iter().any(|stage| !stage.shadow && stage.active(iteration) && stage.has(hook))
     }
 
     /// All schemes, the objective last.
     pub fn schemes(&self) -> impl Iterator<Item = &Scheme> {
-        self.stages
-            .iter()
-            .map(|stage| &stage.scheme)
-            .chain(&self.objective)
+        self.stages.iter().map(|stage| &stage.scheme).chain(&self.objective)
     }
 
     /// All schemes, the objective last.
     pub fn schemes_mut(&mut self) -> impl Iterator<Item = &mut Scheme> {
-        self.stages
-            .iter_mut()
-            .map(|stage| &mut stage.scheme)
-            .chain(&mut self.objective)
+        self.stages.iter_mut().map(|stage| &mut stage.scheme).chain(&mut self.objective)
     }
 
     fn trains(&mut self, hook: Hook, iteration: u64) -> impl Iterator<Item = &mut Stage> {
-        self.stages
-            .iter_mut()
-            .filter(move |stage| !stage.shadow && stage.active(iteration) && stage.has(hook))
+        self.stages.iter_mut().filter(move |stage| !stage.shadow && stage.active(iteration) && stage.has(hook))
     }
 
     /// Asks which of the `episodes` episodes behind this batch are trained. Several schemes agree by the weakest: one
     /// drop drops.
-    pub fn select(
-        &mut self,
-        batch: &Batch,
-        episodes: usize,
-        iteration: u64,
-    ) -> Result<Selected, CreditError> {
+    pub fn select(&mut self, batch: &Batch, episodes: usize, iteration: u64) -> Result<Selected, CreditError> {
         let mut roles = vec![Role::Train; episodes];
         let mut sample_more = false;
         for stage in self.trains(Hook::Select, iteration) {
             let mut outputs = Table::default();
             outputs.put(DECISION, vec![2; batch.trajectories()]);
             outputs.put(SAMPLE_MORE, vec![false]);
-            call(
-                &mut stage.scheme,
-                Hook::Select,
-                &[&batch.table],
-                &mut outputs,
-            )?;
+            call(&mut stage.scheme, Hook::Select, &[&batch.table], &mut outputs)?;
             if let Some(Data::U8(decisions)) = outputs.get(DECISION.name()) {
                 for (trajectory, decision) in decisions.iter().enumerate() {
                     let role = match decision {
@@ -244,18 +212,11 @@ impl Pipeline {
         }
 
         let tokens = batch.tokens();
-        let mut credit = Credit {
-            weight: vec![1.0; tokens],
-            ..Credit::default()
-        };
+        let mut credit = Credit { weight: vec![1.0; tokens], ..Credit::default() };
         let mut summed = false;
         for stage in self.trains(Hook::Advantage, iteration) {
             let (advantage, value_target) = advantage(&mut stage.scheme, batch)?;
-            credit.statistics.push(StageStatistics::of(
-                stage.scheme.label(),
-                ADVANTAGE.name(),
-                &advantage,
-            ));
+            credit.statistics.push(StageStatistics::of(stage.scheme.label(), ADVANTAGE.name(), &advantage));
             if summed {
                 for (sum, term) in credit.advantage.iter_mut().zip(&advantage) {
                     *sum += stage.mix as f32 * term;
@@ -263,20 +224,13 @@ impl Pipeline {
             } else if stage.mix == 1.0 {
                 credit.advantage = advantage;
             } else {
-                credit.advantage = advantage
-                    .iter()
-                    .map(|term| stage.mix as f32 * term)
-                    .collect();
+                credit.advantage = advantage.iter().map(|term| stage.mix as f32 * term).collect();
             }
             summed = true;
             credit.value_target = value_target.or(credit.value_target);
         }
         if !summed {
-            credit.advantage = batch
-                .table
-                .f32(ADVANTAGE)
-                .ok_or(CreditError::NoAdvantage)?
-                .to_vec();
+            credit.advantage = batch.table.f32(ADVANTAGE).ok_or(CreditError::NoAdvantage)?.to_vec();
         }
 
         for stage in self.trains(Hook::Weigh, iteration) {
@@ -287,32 +241,17 @@ impl Pipeline {
                 std::mem::take(&mut credit.weight),
             )?;
             let label = stage.scheme.label();
-            credit.statistics.push(StageStatistics::of(
-                label,
-                ADVANTAGE.name(),
-                &credit.advantage,
-            ));
-            credit
-                .statistics
-                .push(StageStatistics::of(label, WEIGHT.name(), &credit.weight));
+            credit.statistics.push(StageStatistics::of(label, ADVANTAGE.name(), &credit.advantage));
+            credit.statistics.push(StageStatistics::of(label, WEIGHT.name(), &credit.weight));
         }
         credit.shadows = self.shadows(batch, iteration, &credit)?;
         Ok(credit)
     }
 
     /// What the shadows give: those with `advantage` on their own, those with `weigh` alone on top of what trains.
-    fn shadows(
-        &mut self,
-        batch: &Batch,
-        iteration: u64,
-        credit: &Credit,
-    ) -> Result<Vec<Shadow>, CreditError> {
+    fn shadows(&mut self, batch: &Batch, iteration: u64, credit: &Credit) -> Result<Vec<Shadow>, CreditError> {
         let mut shadows = Vec::new();
-        for stage in self
-            .stages
-            .iter_mut()
-            .filter(|stage| stage.shadow && stage.active(iteration))
-        {
+        for stage in self.stages.iter_mut().filter(|stage| stage.shadow && stage.active(iteration)) {
             let (mut advantages, mut weights) = (credit.advantage.clone(), credit.weight.clone());
             if stage.has(Hook::Advantage) {
                 (advantages, _) = advantage(&mut stage.scheme, batch)?;
@@ -321,11 +260,7 @@ impl Pipeline {
             if stage.has(Hook::Weigh) {
                 (advantages, weights) = weigh(&mut stage.scheme, batch, advantages, weights)?;
             }
-            shadows.push(Shadow {
-                label: stage.scheme.label().to_owned(),
-                advantage: advantages,
-                weight: weights,
-            });
+            shadows.push(Shadow { label: stage.scheme.label().to_owned(), advantage: advantages, weight: weights });
         }
         Ok(shadows)
     }
@@ -340,12 +275,7 @@ fn weakest(a: Role, b: Role) -> Role {
 }
 
 /// Calls a hook on the columns of some tables.
-pub(super) fn call(
-    scheme: &mut Scheme,
-    hook: Hook,
-    inputs: &[&Table],
-    outputs: &mut Table,
-) -> Result<(), CreditError> {
+pub(super) fn call(scheme: &mut Scheme, hook: Hook, inputs: &[&Table], outputs: &mut Table) -> Result<(), CreditError> {
     let mut raw: Vec<RawColumn<'_>> = Vec::with_capacity(64);
     for table in inputs {
         table.raw(&mut raw);
@@ -364,30 +294,12 @@ fn taken(table: &mut Table, name: &str) -> Vec<f32> {
 fn shape(scheme: &mut Scheme, batch: &mut Batch) -> Result<(), CreditError> {
     let mut outputs = Table::default();
     for column in [REWARD, TOKEN_REWARD] {
-        outputs.put(
-            column,
-            batch
-                .table
-                .f32(column)
-                .map(<[f32]>::to_vec)
-                .unwrap_or_default(),
-        );
+        outputs.put(column, batch.table.f32(column).map(<[f32]>::to_vec).unwrap_or_default());
     }
     call(scheme, Hook::Shape, &[&batch.table], &mut outputs)?;
-    let (reward, token_reward) = (
-        taken(&mut outputs, REWARD.name()),
-        taken(&mut outputs, TOKEN_REWARD.name()),
-    );
-    finite(scheme, Hook::Shape, REWARD.name(), &reward, |i| {
-        batch.address_of_step(i)
-    })?;
-    finite(
-        scheme,
-        Hook::Shape,
-        TOKEN_REWARD.name(),
-        &token_reward,
-        |i| batch.address_of_token(i),
-    )?;
+    let (reward, token_reward) = (taken(&mut outputs, REWARD.name()), taken(&mut outputs, TOKEN_REWARD.name()));
+    finite(scheme, Hook::Shape, REWARD.name(), &reward, |i| batch.address_of_step(i))?;
+    finite(scheme, Hook::Shape, TOKEN_REWARD.name(), &token_reward, |i| batch.address_of_token(i))?;
     let outcome = shaped_outcome(batch, &reward, &token_reward);
     batch.table.put(REWARD, reward);
     batch.table.put(TOKEN_REWARD, token_reward);
@@ -406,19 +318,14 @@ fn shaped_outcome(batch: &Batch, reward: &[f32], token_reward: &[f32]) -> Vec<f3
         .map(|(t, raw)| {
             let range = trajectories[t] as usize..trajectories[t + 1] as usize;
             let tokens = steps[range.start] as usize..steps[range.end] as usize;
-            let moved: f64 = range
-                .map(|s| f64::from(reward[s]) - f64::from(raw_reward[s]))
-                .sum::<f64>()
+            let moved: f64 = range.map(|s| f64::from(reward[s]) - f64::from(raw_reward[s])).sum::<f64>()
                 + tokens.map(|i| f64::from(token_reward[i])).sum::<f64>();
             (f64::from(*raw) + moved) as f32
         })
         .collect()
 }
 
-fn advantage(
-    scheme: &mut Scheme,
-    batch: &Batch,
-) -> Result<(Vec<f32>, Option<Vec<f32>>), CreditError> {
+fn advantage(scheme: &mut Scheme, batch: &Batch) -> Result<(Vec<f32>, Option<Vec<f32>>), CreditError> {
     let tokens = batch.tokens();
     let mut outputs = Table::default();
     outputs.put(ADVANTAGE, vec![f32::NAN; tokens]);
@@ -428,25 +335,10 @@ fn advantage(
     call(scheme, Hook::Advantage, &[&batch.table], &mut outputs)?;
     let address = |i| -> Address { batch.address_of_token(i) };
     let advantages = taken(&mut outputs, ADVANTAGE.name());
-    finite(
-        scheme,
-        Hook::Advantage,
-        ADVANTAGE.name(),
-        &advantages,
-        address,
-    )?;
-    let targets = scheme
-        .needs()
-        .value_target
-        .then(|| taken(&mut outputs, VALUE_TARGET.name()));
+    finite(scheme, Hook::Advantage, ADVANTAGE.name(), &advantages, address)?;
+    let targets = scheme.needs().value_target.then(|| taken(&mut outputs, VALUE_TARGET.name()));
     if let Some(targets) = &targets {
-        finite(
-            scheme,
-            Hook::Advantage,
-            VALUE_TARGET.name(),
-            targets,
-            address,
-        )?;
+        finite(scheme, Hook::Advantage, VALUE_TARGET.name(), targets, address)?;
     }
     Ok((advantages, targets))
 }
@@ -461,10 +353,7 @@ fn weigh(
     outputs.put(ADVANTAGE, advantages);
     outputs.put(WEIGHT, weights);
     call(scheme, Hook::Weigh, &[&batch.table], &mut outputs)?;
-    let (advantages, weights) = (
-        taken(&mut outputs, ADVANTAGE.name()),
-        taken(&mut outputs, WEIGHT.name()),
-    );
+    let (advantages, weights) = (taken(&mut outputs, ADVANTAGE.name()), taken(&mut outputs, WEIGHT.name()));
     let address = |i| -> Address { batch.address_of_token(i) };
     finite(scheme, Hook::Weigh, ADVANTAGE.name(), &advantages, address)?;
     finite(scheme, Hook::Weigh, WEIGHT.name(), &weights, address)?;

@@ -6,11 +6,11 @@ use std::{collections::BTreeSet, path::PathBuf};
 use accredit_plugin_api::{
     Hook, Needs,
     columns::{
-        ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS,
-        NEW_ENTROPY, NEW_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB,
-        ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT, TASK, TEACHER_LOGPROB,
-        TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS,
-        TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET, WEIGHT,
+        ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS, NEW_ENTROPY,
+        NEW_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB, ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE,
+        SAMPLER_LOGPROB, STATE, STATE_TEXT, TASK, TEACHER_LOGPROB, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS,
+        TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET,
+        WEIGHT,
     },
 };
 
@@ -33,19 +33,10 @@ pub struct Supply {
 impl Supply {
     /// A run that plays: every column that the host computes, and states if the environment has them.
     pub fn playing(states: bool, group_size: usize) -> Self {
-        let mut columns: BTreeSet<&str> = ALL
-            .iter()
-            .map(|column| column.name)
-            .chain(ALL_TEXTS.iter().map(|text| text.name()))
-            .collect();
+        let mut columns: BTreeSet<&str> =
+            ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
         // There is no critic, nothing scores texts, and tasks are not kept as texts.
-        for absent in [
-            VALUE.name(),
-            NEW_VALUE.name(),
-            TEACHER_LOGPROB.name(),
-            TASK.name(),
-            ANSWER.name(),
-        ] {
+        for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name(), TASK.name(), ANSWER.name()] {
             columns.remove(absent);
         }
         if !states {
@@ -53,25 +44,13 @@ impl Supply {
                 columns.remove(absent);
             }
         }
-        Self {
-            columns,
-            group_size: Some(group_size),
-            queries: false,
-        }
+        Self { columns, group_size: Some(group_size), queries: false }
     }
 
     /// Rollouts that were read from a file: their columns are seen when they are read, and query results stand in it.
     pub fn rollouts() -> Self {
-        let columns = ALL
-            .iter()
-            .map(|column| column.name)
-            .chain(ALL_TEXTS.iter().map(|text| text.name()))
-            .collect();
-        Self {
-            columns,
-            group_size: None,
-            queries: true,
-        }
+        let columns = ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
+        Self { columns, group_size: None, queries: true }
     }
 
     fn gives(&self, name: &str) -> bool {
@@ -122,9 +101,7 @@ impl Signals {
     pub fn of(pipeline: &Pipeline) -> Self {
         let reads = |name: &str| {
             pipeline.schemes().any(|scheme| {
-                let Needs {
-                    reads, optional, ..
-                } = scheme.needs();
+                let Needs { reads, optional, .. } = scheme.needs();
                 reads.iter().chain(optional).any(|read| read.name == name)
             })
         };
@@ -209,11 +186,7 @@ pub fn load(
     )?;
     if !scheme.needs().hooks.contains(&Hook::Objective) {
         let message = format!("`{}` is no objective: it has no such hook", scheme.name());
-        return Err(loaded.error_at(
-            "objective.plugin",
-            message,
-            Some("name it in `[[credit]]`".to_owned()),
-        ));
+        return Err(loaded.error_at("objective.plugin", message, Some("name it in `[[credit]]`".to_owned())));
     }
     check_needs(loaded, "objective.plugin", &scheme, supply)?;
     pipeline.objective = Some(scheme);
@@ -221,10 +194,7 @@ pub fn load(
     Ok(pipeline)
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the keys of an entry, which two kinds of table share"
-)]
+#[expect(clippy::too_many_arguments, reason = "the keys of an entry, which two kinds of table share")]
 fn open(
     loaded: &Loaded,
     search: &SearchPath,
@@ -239,22 +209,17 @@ fn open(
         Origin::File { file, .. } => file.parent().map(PathBuf::from).unwrap_or_default(),
         _ => PathBuf::new(),
     };
-    let (library, name): (Library, String) =
-        search
-            .open(plugin, &base, sha256)
-            .map_err(|error: FindError| {
-                loaded.error_at(&format!("{path}.plugin"), error.to_string(), None)
-            })?;
+    let (library, name): (Library, String) = search
+        .open(plugin, &base, sha256)
+        .map_err(|error: FindError| loaded.error_at(&format!("{path}.plugin"), error.to_string(), None))?;
     let params = serde_json::Value::Object(params.clone().into_iter().collect());
-    Scheme::build(&library, &name, label, &params, services).map_err(|error: SchemeError| {
-        match error.parameter() {
-            Some((key, message)) if !key.is_empty() => {
-                let hint = nearest_param(&library, &name, key);
-                loaded.error_at(&format!("{path}.params.{key}"), message, hint)
-            }
-            Some((_, message)) => loaded.error_at(&format!("{path}.plugin"), message, None),
-            None => loaded.error_at(&format!("{path}.plugin"), error.to_string(), None),
+    Scheme::build(&library, &name, label, &params, services).map_err(|error: SchemeError| match error.parameter() {
+        Some((key, message)) if !key.is_empty() => {
+            let hint = nearest_param(&library, &name, key);
+            loaded.error_at(&format!("{path}.params.{key}"), message, hint)
         }
+        Some((_, message)) => loaded.error_at(&format!("{path}.plugin"), message, None),
+        None => loaded.error_at(&format!("{path}.plugin"), error.to_string(), None),
     })
 }
 
@@ -266,46 +231,24 @@ fn nearest_param(library: &Library, scheme: &str, key: &str) -> Option<String> {
     if known.contains_key(key) {
         return None;
     }
-    let (name, similarity) = known
-        .keys()
-        .map(|name| (name, strsim::jaro_winkler(name, key)))
-        .max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let (name, similarity) =
+        known.keys().map(|name| (name, strsim::jaro_winkler(name, key))).max_by(|a, b| a.1.total_cmp(&b.1))?;
     (similarity > 0.7).then(|| format!("did you mean `{name}`?"))
 }
 
 /// What one scheme needs against what the run gives.
-fn check_needs(
-    loaded: &Loaded,
-    path: &str,
-    scheme: &Scheme,
-    supply: &Supply,
-) -> Result<(), ConfigError> {
+fn check_needs(loaded: &Loaded, path: &str, scheme: &Scheme, supply: &Supply) -> Result<(), ConfigError> {
     let needs = scheme.needs();
     let name = scheme.name();
     if !supply.queries && needs.hooks.contains(&Hook::Queries) {
-        let message = format!(
-            "`{name}` asks for texts to be scored, which this version does only for rollout files"
-        );
-        return Err(loaded.error_at(
-            path,
-            message,
-            Some("use it with `accredit credit`".to_owned()),
-        ));
+        let message = format!("`{name}` asks for texts to be scored, which this version does only for rollout files");
+        return Err(loaded.error_at(path, message, Some("use it with `accredit credit`".to_owned())));
     }
-    let outputs = [
-        LOSS.name(),
-        D_LOGPROB.name(),
-        D_ENTROPY.name(),
-        D_VALUE.name(),
-        DECISION.name(),
-        SAMPLE_MORE.name(),
-    ];
+    let outputs =
+        [LOSS.name(), D_LOGPROB.name(), D_ENTROPY.name(), D_VALUE.name(), DECISION.name(), SAMPLE_MORE.name()];
     for read in &needs.reads {
         if outputs.contains(&read.name.as_str()) || !supply.gives(&read.name) {
-            let message = format!(
-                "`{name}` reads `{}`, which nothing in this run supplies",
-                read.name
-            );
+            let message = format!("`{name}` reads `{}`, which nothing in this run supplies", read.name);
             let hint = if read.name == STATE.name() {
                 "the environment gives no states; choose one that does, or a scheme that needs none"
             } else if read.name == VALUE.name() || read.name == NEW_VALUE.name() {
@@ -316,10 +259,7 @@ fn check_needs(
             return Err(loaded.error_at(path, message, Some(hint.to_owned())));
         }
     }
-    if let Some(size) = supply
-        .group_size
-        .filter(|size| *size < needs.group_size as usize)
-    {
+    if let Some(size) = supply.group_size.filter(|size| *size < needs.group_size as usize) {
         let message = format!(
             "`{name}` compares the trajectories of a group, at least {}, and `rollout.group_size` is {size}",
             needs.group_size
@@ -330,11 +270,7 @@ fn check_needs(
 }
 
 /// What the schemes are together: advantages in every iteration, value targets from at most one.
-fn check_together(
-    loaded: &Loaded,
-    pipeline: &Pipeline,
-    supply: &Supply,
-) -> Result<(), ConfigError> {
+fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Result<(), ConfigError> {
     let iterations = loaded.config.iterations.max(1);
     let mut starts: Vec<u64> = vec![0];
     for stage in &pipeline.stages {
@@ -345,28 +281,17 @@ fn check_together(
     starts.sort_unstable();
     starts.dedup();
     for iteration in starts {
-        let active = || {
-            pipeline
-                .stages
-                .iter()
-                .filter(|stage| !stage.shadow && stage.active(iteration))
-        };
+        let active = || pipeline.stages.iter().filter(|stage| !stage.shadow && stage.active(iteration));
         let playing = supply.group_size.is_some();
         if playing && !active().any(|stage| stage.scheme.needs().hooks.contains(&Hook::Advantage)) {
-            let message =
-                format!("from iteration {iteration} on, no scheme that trains gives advantages");
+            let message = format!("from iteration {iteration} on, no scheme that trains gives advantages");
             let hint = "add one that does, such as `[[credit]]` with an estimator, or change `from` and `until`";
             return Err(loaded.error_at("credit", message, Some(hint.to_owned())));
         }
-        let targets: Vec<&str> = active()
-            .filter(|stage| stage.scheme.needs().value_target)
-            .map(|stage| stage.scheme.label())
-            .collect();
+        let targets: Vec<&str> =
+            active().filter(|stage| stage.scheme.needs().value_target).map(|stage| stage.scheme.label()).collect();
         if targets.len() > 1 {
-            let message = format!(
-                "value targets come from one scheme, and {} give them",
-                targets.join(" and ")
-            );
+            let message = format!("value targets come from one scheme, and {} give them", targets.join(" and "));
             return Err(loaded.error_at("credit", message, None));
         }
     }

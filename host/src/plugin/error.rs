@@ -26,14 +26,10 @@ pub struct LoadError {
 #[derive(Debug, Error)]
 pub enum Refusal {
     /// Nothing is there.
-    #[error(
-        "there is no such file. A plugin is a shared library, such as `target/release/libaccredit_NAME.so`"
-    )]
+    #[error("there is no such file. A plugin is a shared library, such as `target/release/libaccredit_NAME.so`")]
     Missing,
     /// A folder.
-    #[error(
-        "this is a folder. Name the shared library in it; to search a whole folder, add it to the plugin path"
-    )]
+    #[error("this is a folder. Name the shared library in it; to search a whole folder, add it to the plugin path")]
     Folder,
     /// A pipe, a device or the like.
     #[error("this is not a regular file, and a plugin is a shared library")]
@@ -45,17 +41,13 @@ pub enum Refusal {
     #[error("the file is empty. Build or copy the plugin again")]
     Empty,
     /// It does not begin as a shared library does.
-    #[error(
-        "this is {found}, and a plugin is a shared library (ELF). Name the `.so` that `cargo build` made"
-    )]
+    #[error("this is {found}, and a plugin is a shared library (ELF). Name the `.so` that `cargo build` made")]
     NotALibrary {
         /// What it begins like.
         found: &'static str,
     },
     /// Shorter than it says.
-    #[error(
-        "the file is cut off: it should have {wanted} bytes and has {found}. Copy or build it again"
-    )]
+    #[error("the file is cut off: it should have {wanted} bytes and has {found}. Copy or build it again")]
     Truncated {
         /// Bytes that its own header speaks of.
         wanted: u64,
@@ -72,9 +64,7 @@ pub enum Refusal {
         found: String,
     },
     /// A program, an object file, and so on.
-    #[error(
-        "this is {found}, not a shared library. A plugin's Cargo.toml says `crate-type = [\"cdylib\"]`"
-    )]
+    #[error("this is {found}, not a shared library. A plugin's Cargo.toml says `crate-type = [\"cdylib\"]`")]
     OtherKind {
         /// What it is.
         found: &'static str,
@@ -164,21 +154,14 @@ pub enum Refusal {
 
 impl Refusal {
     pub(super) fn of(self, path: &Path) -> LoadError {
-        LoadError {
-            path: path.to_owned(),
-            refusal: self,
-        }
+        LoadError { path: path.to_owned(), refusal: self }
     }
 }
 
 /// What a plugin said when a call failed, with the place.
 pub(super) fn failure(error: &CallError) -> String {
     use accredit_plugin_api::host::CallErrorKind::Panicked;
-    let CallError {
-        kind,
-        message,
-        location,
-    } = error;
+    let CallError { kind, message, location } = error;
     match (kind, location.as_str()) {
         (Panicked, "") => format!("panicked: {message}"),
         (Panicked, place) => format!("panicked at {place}: {message}"),
@@ -193,18 +176,12 @@ fn this_machine() -> &'static str {
 
 fn other_major_advice(major: u32) -> String {
     if major > API_MAJOR {
-        format!(
-            "Use an accredit that speaks {major}.x, or build the plugin with accredit-plugin-api {API_MAJOR}.x"
-        )
+        format!("Use an accredit that speaks {major}.x, or build the plugin with accredit-plugin-api {API_MAJOR}.x")
     } else {
         format!("Build the plugin again with accredit-plugin-api {API_MAJOR}.x")
     }
 }
 
 fn indented(lines: &[String]) -> String {
-    lines
-        .iter()
-        .map(|line| format!("  - {line}"))
-        .collect::<Vec<_>>()
-        .join("\n")
+    lines.iter().map(|line| format!("  - {line}")).collect::<Vec<_>>().join("\n")
 }

@@ -65,15 +65,8 @@ impl Registration {
         // Numbers are never used twice: a thread that a scheme left behind must not speak for another one.
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let context = NEXT.fetch_add(1, Ordering::Relaxed);
-        let entry = Arc::new(Entry {
-            label: label.to_owned(),
-            services,
-            metrics: Mutex::default(),
-        });
-        ENTRIES
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(context, Arc::clone(&entry));
+        let entry = Arc::new(Entry { label: label.to_owned(), services, metrics: Mutex::default() });
+        ENTRIES.write().unwrap_or_else(PoisonError::into_inner).insert(context, Arc::clone(&entry));
         Self { context, entry }
     }
 
@@ -90,34 +83,22 @@ impl Registration {
             }
             .leak_into_prefix()
         });
-        RawHost {
-            context: self.context,
-            functions: *FUNCTIONS,
-        }
+        RawHost { context: self.context, functions: *FUNCTIONS }
     }
 
     /// The weighted mean of each metric that was pushed since the last call, by name.
     pub fn take_metrics(&self) -> Vec<(String, f64)> {
         let sums = {
-            let mut metrics = self
-                .entry
-                .metrics
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut metrics = self.entry.metrics.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *metrics)
         };
-        sums.into_iter()
-            .map(|(name, (sum, weight))| (name, sum / weight))
-            .collect()
+        sums.into_iter().map(|(name, (sum, weight))| (name, sum / weight)).collect()
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        ENTRIES
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.context);
+        ENTRIES.write().unwrap_or_else(PoisonError::into_inner).remove(&self.context);
     }
 }
 
@@ -144,10 +125,7 @@ extern "C" fn metric(context: u64, name: RStr<'_>, value: f64, weight: f64) {
     let name = name.as_str();
     if !(weight > 0.0 && weight.is_finite()) {
         let scheme = entry.label.as_str();
-        tracing::warn!(
-            scheme,
-            "metric `{name}` is left out: its weight is {weight}"
-        );
+        tracing::warn!(scheme, "metric `{name}` is left out: its weight is {weight}");
         return;
     }
     let mut metrics = entry.metrics.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,10 +159,8 @@ mod tests {
 
     #[test]
     fn metrics_are_weighted_means_of_one_scheme_and_taken_once() {
-        let (one, other) = (
-            Registration::new("one", Services::default()),
-            Registration::new("other", Services::default()),
-        );
+        let (one, other) =
+            (Registration::new("one", Services::default()), Registration::new("other", Services::default()));
         push(&one, "kl", 1.0, 3.0);
         push(&one, "kl", 5.0, 1.0);
         push(&one, "clipped", 0.5, 1.0);

@@ -100,33 +100,23 @@ const HEADER: usize = 64;
 /// Refuses what is no complete shared library of this machine, by the first bytes alone.
 fn check_header(mut file: &File, bytes: u64) -> Result<(), Refusal> {
     let mut header = Vec::with_capacity(HEADER);
-    file.by_ref()
-        .take(HEADER as u64)
-        .read_to_end(&mut header)
-        .map_err(Refusal::Unreadable)?;
+    file.by_ref().take(HEADER as u64).read_to_end(&mut header).map_err(Refusal::Unreadable)?;
     if header.is_empty() {
         return Err(Refusal::Empty);
     }
     let magic = &header[..header.len().min(ELFMAG.len())];
     if !ELFMAG.starts_with(magic) {
-        return Err(Refusal::NotALibrary {
-            found: looks_like(&header),
-        });
+        return Err(Refusal::NotALibrary { found: looks_like(&header) });
     }
     let Ok(header) = <[u8; HEADER]>::try_from(header) else {
-        return Err(Refusal::Truncated {
-            wanted: HEADER as u64,
-            found: bytes,
-        });
+        return Err(Refusal::Truncated { wanted: HEADER as u64, found: bytes });
     };
     // Places and numbers are those of the ELF specification.
     let swapped = match header[5] {
         1 => cfg!(target_endian = "big"),
         2 => cfg!(target_endian = "little"),
         other => {
-            return Err(Refusal::Damaged(format!(
-                "its byte order has the number {other}"
-            )));
+            return Err(Refusal::Damaged(format!("its byte order has the number {other}")));
         }
     };
     let u16_at = |at: usize| {
@@ -139,9 +129,7 @@ fn check_header(mut file: &File, bytes: u64) -> Result<(), Refusal> {
         2 if swapped => format!("a machine of another byte order ({machine})"),
         2 => machine,
         other => {
-            return Err(Refusal::Damaged(format!(
-                "its word size has the number {other}"
-            )));
+            return Err(Refusal::Damaged(format!("its word size has the number {other}")));
         }
     };
     if found != std::env::consts::ARCH {
@@ -168,10 +156,7 @@ fn check_header(mut file: &File, bytes: u64) -> Result<(), Refusal> {
     };
     let wanted = end(32, 54, 56).max(end(40, 58, 60));
     if wanted > bytes {
-        return Err(Refusal::Truncated {
-            wanted,
-            found: bytes,
-        });
+        return Err(Refusal::Truncated { wanted, found: bytes });
     }
     Ok(())
 }
@@ -180,22 +165,14 @@ fn read_manifest(file: &File) -> Result<Manifest, Refusal> {
     let damaged = |error: object::Error| Refusal::Damaged(error.to_string());
     let cache = ReadCache::new(file);
     let library = object::File::parse(&cache).map_err(damaged)?;
-    let symbol = library
-        .dynamic_symbols()
-        .find(|symbol| symbol.is_definition() && symbol.name() == Ok(Manifest::SYMBOL));
+    let symbol =
+        library.dynamic_symbols().find(|symbol| symbol.is_definition() && symbol.name() == Ok(Manifest::SYMBOL));
     let Some(symbol) = symbol else {
-        return Err(if is_program(&library) {
-            Refusal::OtherKind { found: "a program" }
-        } else {
-            Refusal::NoManifest
-        });
+        return Err(if is_program(&library) { Refusal::OtherKind { found: "a program" } } else { Refusal::NoManifest });
     };
     let section = symbol.section_index().ok_or(Refusal::BadManifest)?;
     let section = library.section_by_index(section).map_err(damaged)?;
-    let bytes = section
-        .data_range(symbol.address(), symbol.size())
-        .map_err(damaged)?
-        .ok_or(Refusal::BadManifest)?;
+    let bytes = section.data_range(symbol.address(), symbol.size()).map_err(damaged)?.ok_or(Refusal::BadManifest)?;
     parse_manifest(bytes).ok_or(Refusal::BadManifest)
 }
 
@@ -203,15 +180,10 @@ fn read_manifest(file: &File) -> Result<Manifest, Refusal> {
 fn is_program<'data>(library: &impl Object<'data>) -> bool {
     const FLAGS_1: u64 = 0x6fff_fffb;
     const PIE: u64 = 0x0800_0000;
-    let dynamic = library
-        .section_by_name(".dynamic")
-        .and_then(|section| section.data().ok())
-        .unwrap_or_default();
+    let dynamic = library.section_by_name(".dynamic").and_then(|section| section.data().ok()).unwrap_or_default();
     let (words, _) = dynamic.as_chunks::<8>();
     let (entries, _) = words.as_chunks::<2>();
-    entries.iter().any(|[tag, value]| {
-        u64::from_ne_bytes(*tag) == FLAGS_1 && u64::from_ne_bytes(*value) & PIE != 0
-    })
+    entries.iter().any(|[tag, value]| u64::from_ne_bytes(*tag) == FLAGS_1 && u64::from_ne_bytes(*value) & PIE != 0)
 }
 
 /// The fields that both sides know: a newer manifest may be longer than ours, an older one shorter.
@@ -256,15 +228,10 @@ impl Fields<'_> {
 
 fn check_manifest(manifest: &Manifest) -> Result<(), Refusal> {
     if manifest.api_major != API_MAJOR {
-        return Err(Refusal::OtherMajor {
-            major: manifest.api_major,
-            minor: manifest.api_minor,
-        });
+        return Err(Refusal::OtherMajor { major: manifest.api_major, minor: manifest.api_minor });
     }
     if manifest.needs_minor > API_MINOR {
-        return Err(Refusal::NeedsNewerHost {
-            needs: manifest.needs_minor,
-        });
+        return Err(Refusal::NeedsNewerHost { needs: manifest.needs_minor });
     }
     if manifest.flags & Manifest::PANIC_ABORT != 0 {
         return Err(Refusal::PanicAbort);
@@ -311,9 +278,7 @@ fn looks_like(start: &[u8]) -> &'static str {
     match start {
         [b'#', b'!', ..] => "a script",
         [b'M', b'Z', ..] => "a Windows program or library",
-        [0xcf | 0xce, 0xfa, 0xed, 0xfe, ..] | [0xca, 0xfe, 0xba, 0xbe, ..] => {
-            "a macOS program or library"
-        }
+        [0xcf | 0xce, 0xfa, 0xed, 0xfe, ..] | [0xca, 0xfe, 0xba, 0xbe, ..] => "a macOS program or library",
         [b'!', b'<', b'a', b'r', b'c', b'h', b'>', ..] => "a static library",
         [b'P', b'K', 3, 4, ..] => "a zip archive",
         [0x1f, 0x8b, ..] => "a compressed file",

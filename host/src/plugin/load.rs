@@ -9,8 +9,7 @@ use std::{fmt, path::Path, sync::Arc};
 use abi_stable::{
     StableAbi,
     abi_stability::abi_checking::{
-        AbiInstability, AbiInstabilityErrors, CheckingGlobals, ExpectedFound,
-        check_layout_compatibility_with_globals,
+        AbiInstability, AbiInstabilityErrors, CheckingGlobals, ExpectedFound, check_layout_compatibility_with_globals,
     },
     library::{AbiHeaderRef, LibHeader, ROOT_MODULE_LOADER_NAME_WITH_NUL},
     std_types::{RErr, ROk},
@@ -84,17 +83,11 @@ impl Library {
         self.module
     }
 
-    fn open(
-        inspected: &Inspected,
-        expected_sha256: Option<&str>,
-    ) -> Result<(PluginRef, Description), Refusal> {
+    fn open(inspected: &Inspected, expected_sha256: Option<&str>) -> Result<(PluginRef, Description), Refusal> {
         if let Some(wanted) = expected_sha256
             && !wanted.eq_ignore_ascii_case(&inspected.sha256)
         {
-            return Err(Refusal::OtherHash {
-                wanted: wanted.to_owned(),
-                found: inspected.sha256.clone(),
-            });
+            return Err(Refusal::OtherHash { wanted: wanted.to_owned(), found: inspected.sha256.clone() });
         }
         // The system looks for a path without a slash in its own folders.
         let path = inspected.path.canonicalize().map_err(Refusal::Unreadable)?;
@@ -107,8 +100,8 @@ impl Library {
         // From here on the plugin's code runs, and may leave threads behind: the library stays.
         std::mem::forget(library);
         // SAFETY: the layout was checked just now.
-        let module = unsafe { header.unchecked_layout::<PluginRef>() }
-            .map_err(|error| Refusal::Entry(error.to_string()))?;
+        let module =
+            unsafe { header.unchecked_layout::<PluginRef>() }.map_err(|error| Refusal::Entry(error.to_string()))?;
         Ok((module, describe(module)?))
     }
 }
@@ -125,9 +118,7 @@ impl fmt::Debug for Library {
 /// What the system's loader said; the error itself only says which function failed.
 fn system_words(error: &libloading::Error) -> String {
     match error {
-        libloading::Error::DlOpen { source } | libloading::Error::DlSym { source } => {
-            source.to_string()
-        }
+        libloading::Error::DlOpen { source } | libloading::Error::DlSym { source } => source.to_string(),
         other => other.to_string(),
     }
 }
@@ -136,34 +127,21 @@ fn system_words(error: &libloading::Error) -> String {
 fn header(library: &unix::Library) -> Result<&'static LibHeader, Refusal> {
     // SAFETY: the symbol, if it is there, is a header of abi_stable, whose first bytes `upgrade` checks. What it gives
     // is used only while the library is open, or after it was decided never to close it.
-    let header: AbiHeaderRef =
-        *unsafe { library.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL) }
-            .map_err(|error| Refusal::Entry(system_words(&error)))?;
-    header
-        .upgrade()
-        .map_err(|error| Refusal::Entry(error.to_string()))
+    let header: AbiHeaderRef = *unsafe { library.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL) }
+        .map_err(|error| Refusal::Entry(system_words(&error)))?;
+    header.upgrade().map_err(|error| Refusal::Entry(error.to_string()))
 }
 
 fn check_layout(header: &'static LibHeader, minor: u32) -> Result<(), Refusal> {
-    let plugin = header
-        .layout()
-        .ok_or_else(|| Refusal::Entry("it carries no description of its types".to_owned()))?;
+    let plugin = header.layout().ok_or_else(|| Refusal::Entry("it carries no description of its types".to_owned()))?;
     let host = <PluginRef as StableAbi>::LAYOUT;
     let plugin_is_newer = minor > API_MINOR;
-    let (interface, implementation) = if plugin_is_newer {
-        (host, plugin)
-    } else {
-        (plugin, host)
-    };
+    let (interface, implementation) = if plugin_is_newer { (host, plugin) } else { (plugin, host) };
     // Fresh globals: with shared ones, what an earlier plugin looked like decides about this one.
-    check_layout_compatibility_with_globals(interface, implementation, &CheckingGlobals::new())
-        .map_err(|errors| {
-            tracing::debug!("all differences at the boundary: {errors}");
-            Refusal::OtherLayout {
-                minor,
-                differences: differences(&errors, plugin_is_newer),
-            }
-        })
+    check_layout_compatibility_with_globals(interface, implementation, &CheckingGlobals::new()).map_err(|errors| {
+        tracing::debug!("all differences at the boundary: {errors}");
+        Refusal::OtherLayout { minor, differences: differences(&errors, plugin_is_newer) }
+    })
 }
 
 /// One line for each difference, and not more than a reader takes in.
@@ -226,14 +204,9 @@ fn difference(reason: &AbiInstability, plugin_is_newer: bool) -> String {
         }
         AbiInstability::UnexpectedField(ExpectedFound { expected, found }) => format!(
             "another field ({})",
-            sides(
-                &format_args!("`{}`", expected.name()),
-                &format_args!("`{}`", found.name())
-            )
+            sides(&format_args!("`{}`", expected.name()), &format_args!("`{}`", found.name()))
         ),
-        AbiInstability::MismatchedPrefixSize(_) => {
-            "another number of fields that every version has".to_owned()
-        }
+        AbiInstability::MismatchedPrefixSize(_) => "another number of fields that every version has".to_owned(),
         // The name of the variant says what differs; what stands in it can fill pages.
         other => {
             let text = format!("{other:?}");
@@ -248,8 +221,7 @@ fn describe(module: PluginRef) -> Result<Description, Refusal> {
         ROk(text) => text,
         RErr(error) => return Err(Refusal::Describe(CallError::of(error))),
     };
-    let description: Description =
-        serde_json::from_str(&text).map_err(|e| Refusal::BadDescription(e.to_string()))?;
+    let description: Description = serde_json::from_str(&text).map_err(|e| Refusal::BadDescription(e.to_string()))?;
     if description.schemes.is_empty() {
         return Err(Refusal::BadDescription("it has no scheme".to_owned()));
     }

@@ -1,10 +1,7 @@
 //! The nearest of some names, for "did you mean".
 
 /// The name that `wanted` most likely means, or none if nothing is near: at most one edit in three letters.
-pub(super) fn nearest<'a>(
-    wanted: &str,
-    names: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub(super) fn nearest<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('_', "-");
     let wanted = plain(wanted);
     let limit = (wanted.chars().count() / 3).max(1);

@@ -36,26 +36,11 @@ pub enum NewError {
 /// The files of a project: where, and what, with `{{...}}` for what depends on the name. The template also works with
 /// cargo-generate.
 const FILES: [(&str, &str); 5] = [
-    (
-        "Cargo.toml",
-        include_str!("../../../plugin-api/template/Cargo.toml"),
-    ),
-    (
-        "src/lib.rs",
-        include_str!("../../../plugin-api/template/src/lib.rs"),
-    ),
-    (
-        "README.md",
-        include_str!("../../../plugin-api/template/README.md"),
-    ),
-    (
-        "example.toml",
-        include_str!("../../../plugin-api/template/example.toml"),
-    ),
-    (
-        ".gitignore",
-        include_str!("../../../plugin-api/template/.gitignore"),
-    ),
+    ("Cargo.toml", include_str!("../../../plugin-api/template/Cargo.toml")),
+    ("src/lib.rs", include_str!("../../../plugin-api/template/src/lib.rs")),
+    ("README.md", include_str!("../../../plugin-api/template/README.md")),
+    ("example.toml", include_str!("../../../plugin-api/template/example.toml")),
+    (".gitignore", include_str!("../../../plugin-api/template/.gitignore")),
 ];
 
 /// Writes the project of a plugin `name` into `folder`, which must not exist. It depends on the plugin api at
@@ -77,21 +62,15 @@ pub fn create_project(folder: &Path, name: &str, api_path: Option<&Path>) -> Res
         ("{{api}}", dependency(api.as_deref())),
     ];
     for (file, template) in FILES {
-        let text = values
-            .iter()
-            .fold(template.to_owned(), |text, (placeholder, value)| {
-                text.replace(placeholder, value)
-            });
+        let text =
+            values.iter().fold(template.to_owned(), |text, (placeholder, value)| text.replace(placeholder, value));
         write(&folder.join(file), &text)?;
     }
     Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<(), NewError> {
-    let failed = |error| NewError::Write {
-        path: path.to_owned(),
-        error,
-    };
+    let failed = |error| NewError::Write { path: path.to_owned(), error };
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
     }
@@ -99,19 +78,10 @@ fn write(path: &Path, text: &str) -> Result<(), NewError> {
 }
 
 fn check_name(name: &str) -> Result<(), NewError> {
-    let word = |word: &str| {
-        !word.is_empty()
-            && word
-                .bytes()
-                .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit())
-    };
+    let word = |word: &str| !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     // File systems take 255 bytes, and the library's name has a little more than this one.
     let fits = name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_lowercase());
-    if fits && name.split('-').all(word) {
-        Ok(())
-    } else {
-        Err(NewError::Name(name.to_owned()))
-    }
+    if fits && name.split('-').all(word) { Ok(()) } else { Err(NewError::Name(name.to_owned())) }
 }
 
 /// The absolute path of a folder that holds the plugin api.
@@ -119,9 +89,7 @@ fn api_at(folder: &Path) -> Option<PathBuf> {
     let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).ok()?;
     let manifest: toml::Table = manifest.parse().ok()?;
     let name = manifest.get("package")?.get("name")?.as_str()?;
-    (name == "accredit-plugin-api")
-        .then(|| folder.canonicalize().ok())
-        .flatten()
+    (name == "accredit-plugin-api").then(|| folder.canonicalize().ok()).flatten()
 }
 
 /// What stands between the braces of the dependency on the plugin api.
@@ -155,20 +123,7 @@ mod tests {
             assert!(check_name(name).is_ok(), "{name}");
         }
         let long = "a".repeat(65);
-        for name in [
-            "",
-            "Turn",
-            "turn_mean",
-            "-a",
-            "a-",
-            "a--b",
-            "2fast",
-            "a b",
-            "a/b",
-            "ä",
-            "..",
-            &long,
-        ] {
+        for name in ["", "Turn", "turn_mean", "-a", "a-", "a--b", "2fast", "a b", "a/b", "ä", "..", &long] {
             assert!(matches!(check_name(name), Err(NewError::Name(_))), "{name}");
         }
     }

@@ -28,10 +28,7 @@ pub fn list_text(available: &[Result<Inspected, LoadError>]) -> String {
     });
     for [name, version, api, path] in &plugins {
         let [name_width, version_width, api_width] = widths;
-        let _ = writeln!(
-            text,
-            "{name:name_width$}  {version:version_width$}  {api:api_width$}  {path}"
-        );
+        let _ = writeln!(text, "{name:name_width$}  {version:version_width$}  {api:api_width$}  {path}");
     }
     for error in available.iter().filter_map(|found| found.as_ref().err()) {
         let _ = writeln!(text, "\nnot usable: {error}");
@@ -47,29 +44,11 @@ pub fn inspect_text(plugin: &Inspected) -> String {
         ("file", plugin.path.display().to_string()),
         ("size", format!("{} bytes", plugin.bytes)),
         ("sha256", plugin.sha256.clone()),
-        (
-            "plugin api",
-            format!("{}.{}", plugin.api_major, plugin.api_minor),
-        ),
-        (
-            "needs",
-            format!(
-                "a host with plugin api {}.{} or later",
-                plugin.api_major, plugin.needs_minor
-            ),
-        ),
-        (
-            "built with",
-            format!(
-                "accredit-plugin-api {}, {}",
-                plugin.api_package, plugin.compiler
-            ),
-        ),
+        ("plugin api", format!("{}.{}", plugin.api_major, plugin.api_minor)),
+        ("needs", format!("a host with plugin api {}.{} or later", plugin.api_major, plugin.needs_minor)),
+        ("built with", format!("accredit-plugin-api {}, {}", plugin.api_package, plugin.compiler)),
         ("for", plugin.target.clone()),
-        (
-            "profile",
-            if plugin.debug { "debug" } else { "optimised" }.to_owned(),
-        ),
+        ("profile", if plugin.debug { "debug" } else { "optimised" }.to_owned()),
     ];
     facts.iter().fold(String::new(), |mut text, (name, fact)| {
         let _ = writeln!(text, "{name:10}  {fact}");
@@ -106,11 +85,8 @@ mod tests {
 
     #[test]
     fn a_list_has_columns_and_then_what_is_not_usable() {
-        let list = [
-            Ok(plugin("accredit-grpo")),
-            Err(Refusal::Empty.of("/opt/libaccredit_x.so".as_ref())),
-            Ok(plugin("mine")),
-        ];
+        let list =
+            [Ok(plugin("accredit-grpo")), Err(Refusal::Empty.of("/opt/libaccredit_x.so".as_ref())), Ok(plugin("mine"))];
         assert_eq!(
             list_text(&list),
             "grpo  0.1.0  api 1.0  /opt/accredit-grpo.so\n\

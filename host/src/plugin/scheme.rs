@@ -31,12 +31,7 @@ pub struct Origin {
 
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            name,
-            version,
-            path,
-            sha256: _,
-        } = self;
+        let Self { name, version, path, sha256: _ } = self;
         write!(f, "plugin {name} {version} ({})", path.display())
     }
 }
@@ -84,11 +79,7 @@ impl Scheme {
         let names = || library.describe().schemes.iter().map(|s| s.name.as_str());
         if !names().any(|known| known == name) {
             let known: Vec<String> = names().map(|name| format!("`{name}`")).collect();
-            let message = format!(
-                "it has no scheme `{name}`, but {}.{}",
-                known.join(", "),
-                hint(name, names())
-            );
+            let message = format!("it has no scheme `{name}`, but {}.{}", known.join(", "), hint(name, names()));
             return Err(refused(SchemeErrorKind::Unknown, message, String::new()));
         }
         if !params.is_object() {
@@ -104,15 +95,7 @@ impl Scheme {
         };
         let instance = Instance::new(raw);
         let needs = instance.needs().map_err(failed)?;
-        Ok(Self {
-            instance,
-            registration,
-            origin,
-            name: name.to_owned(),
-            label,
-            needs,
-            panicked: None,
-        })
+        Ok(Self { instance, registration, origin, name: name.to_owned(), label, needs, panicked: None })
     }
 
     /// The plugin that it comes from.
@@ -145,9 +128,7 @@ impl Scheme {
         inputs: &'a [RawColumn<'a>],
         outputs: &'a mut [RawColumnMut<'a>],
     ) -> Result<Vec<RawReply>, SchemeError> {
-        self.guarded(During::Hook(hook), |instance| {
-            instance.call(hook, inputs, outputs)
-        })
+        self.guarded(During::Hook(hook), |instance| instance.call(hook, inputs, outputs))
     }
 
     /// State that must survive a resume; empty means none.
@@ -180,11 +161,7 @@ impl Scheme {
         };
         if let Some(before) = &self.panicked {
             let message = format!("refused, since it panicked before: {before}");
-            return Err(failed(
-                SchemeErrorKind::PanickedBefore,
-                message,
-                String::new(),
-            ));
+            return Err(failed(SchemeErrorKind::PanickedBefore, message, String::new()));
         }
         function(&mut self.instance).map_err(|error| {
             let kind = error.kind.into();
@@ -283,18 +260,12 @@ impl SchemeError {
     /// The parameter that does not fit, and why: its path inside `params`, which is empty where no single one is at
     /// fault.
     pub fn parameter(&self) -> Option<(&str, &str)> {
-        (self.kind == SchemeErrorKind::Parameters)
-            .then_some((self.location.as_str(), self.message.as_str()))
+        (self.kind == SchemeErrorKind::Parameters).then_some((self.location.as_str(), self.message.as_str()))
     }
 
     /// What happened, without who and when.
     fn what(&self) -> String {
-        let Self {
-            kind,
-            message,
-            location,
-            ..
-        } = self;
+        let Self { kind, message, location, .. } = self;
         match (kind, location.as_str()) {
             (SchemeErrorKind::Panicked, "") => format!("panicked: {message}"),
             (SchemeErrorKind::Panicked, place) => format!("panicked at {place}: {message}"),

@@ -110,10 +110,7 @@ impl SearchPath {
     /// These folders alone.
     pub fn of_folders(folders: impl IntoIterator<Item = PathBuf>) -> Self {
         let mut seen = BTreeSet::new();
-        let folders = folders
-            .into_iter()
-            .filter(|folder| seen.insert(folder.clone()))
-            .collect();
+        let folders = folders.into_iter().filter(|folder| seen.insert(folder.clone())).collect();
         Self { folders }
     }
 
@@ -142,10 +139,7 @@ impl SearchPath {
     /// of a scheme. The last needs the libraries in the path to be loaded, so it is tried last.
     pub fn find(&self, plugin: &str, base: &Path) -> Result<Found, FindError> {
         if let Some((file, scheme)) = as_file(plugin) {
-            return Ok(Found {
-                path: base.join(file),
-                scheme: scheme.map(str::to_owned),
-            });
+            return Ok(Found { path: base.join(file), scheme: scheme.map(str::to_owned) });
         }
         let file = format!("libaccredit_{}.so", plugin.replace('-', "_"));
         for folder in &self.folders {
@@ -155,14 +149,8 @@ impl SearchPath {
             }
         }
         let inspected: Vec<Inspected> = self.available().into_iter().flatten().collect();
-        if let Some(library) = inspected
-            .iter()
-            .find(|i| i.short_name() == plugin || i.name == plugin)
-        {
-            return Ok(Found {
-                path: library.path.clone(),
-                scheme: None,
-            });
+        if let Some(library) = inspected.iter().find(|i| i.short_name() == plugin || i.name == plugin) {
+            return Ok(Found { path: library.path.clone(), scheme: None });
         }
         let mut names: Vec<String> = Vec::new();
         for library in &inspected {
@@ -176,10 +164,7 @@ impl SearchPath {
                 Err(error) => tracing::warn!("left out while looking for `{plugin}`: {error}"),
             }
             if names.iter().any(|name| name == plugin) {
-                return Ok(Found {
-                    path: library.path.clone(),
-                    scheme: Some(plugin.to_owned()),
-                });
+                return Ok(Found { path: library.path.clone(), scheme: Some(plugin.to_owned()) });
             }
         }
         Err(FindError::NotFound {
@@ -200,28 +185,16 @@ impl SearchPath {
     ) -> Result<(Library, String), FindError> {
         let Found { path, scheme } = self.find(plugin, base)?;
         let library = Library::load(&path, expected_sha256)?;
-        let schemes: Vec<String> = library
-            .describe()
-            .schemes
-            .iter()
-            .map(|scheme| scheme.name.clone())
-            .collect();
+        let schemes: Vec<String> = library.describe().schemes.iter().map(|scheme| scheme.name.clone()).collect();
         if let Some(wanted) = scheme {
             return if schemes.contains(&wanted) {
                 Ok((library, wanted))
             } else {
                 let hint = hint(&wanted, schemes.iter().map(String::as_str));
-                Err(FindError::NoSuchScheme {
-                    path,
-                    wanted,
-                    schemes,
-                    hint,
-                })
+                Err(FindError::NoSuchScheme { path, wanted, schemes, hint })
             };
         }
-        let own_name = schemes
-            .iter()
-            .find(|name| *name == plugin || *name == library.inspected().short_name());
+        let own_name = schemes.iter().find(|name| *name == plugin || *name == library.inspected().short_name());
         match (own_name, schemes.as_slice()) {
             (Some(name), _) | (None, [name]) => Ok((library, name.clone())),
             _ => Err(FindError::SeveralSchemes { path, schemes }),
@@ -265,21 +238,14 @@ fn as_file(plugin: &str) -> Option<(&str, Option<&str>)> {
 
 /// `grpo` for `libaccredit_grpo.so`.
 fn short_name(path: &Path) -> Option<&str> {
-    path.file_name()?
-        .to_str()?
-        .strip_prefix("libaccredit_")?
-        .strip_suffix(".so")
+    path.file_name()?.to_str()?.strip_prefix("libaccredit_")?.strip_suffix(".so")
 }
 
 fn list(folders: &[PathBuf]) -> String {
     if folders.is_empty() {
         return "the plugin path, which is empty".to_owned();
     }
-    folders
-        .iter()
-        .map(|folder| folder.display().to_string())
-        .collect::<Vec<_>>()
-        .join(", ")
+    folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
 fn example(path: &Path, schemes: &[String]) -> String {

@@ -72,7 +72,9 @@ impl ChatTemplate {
     /// list of named ones of which `default` is taken).
     pub fn load(folder: &Path, tokenizer_config: &Json) -> Result<Self, ChatError> {
         let named = |list: &[Json]| {
-            list.iter().find(|entry| entry["name"] == "default").and_then(|entry| entry["template"].as_str().map(str::to_owned))
+            list.iter()
+                .find(|entry| entry["name"] == "default")
+                .and_then(|entry| entry["template"].as_str().map(str::to_owned))
         };
         let source = match std::fs::read_to_string(folder.join(CHAT_TEMPLATE_FILE)) {
             Ok(text) => Some(text),
@@ -104,9 +106,7 @@ impl ChatTemplate {
                 .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
             Ok(Value::from_safe_string(python_json(&json)))
         });
-        environment
-            .add_template_owned("chat", source)
-            .map_err(|error| ChatError::Template(error.to_string()))?;
+        environment.add_template_owned("chat", source).map_err(|error| ChatError::Template(error.to_string()))?;
         Ok(Self { environment, tokens })
     }
 
@@ -131,8 +131,7 @@ impl ChatTemplate {
     fn frame(&self, speakers: &[Speaker]) -> Result<Vec<String>, ChatError> {
         // Contents that no template contains and that none changes: letters and digits alone.
         let markers: Vec<String> = (0..speakers.len()).map(|i| format!("accredit0{i}0content")).collect();
-        let messages: Vec<(Speaker, &str)> =
-            speakers.iter().copied().zip(markers.iter().map(String::as_str)).collect();
+        let messages: Vec<(Speaker, &str)> = speakers.iter().copied().zip(markers.iter().map(String::as_str)).collect();
         let rendered = self.render(&messages, true)?;
         let mut rest = rendered.as_str();
         let mut frame = Vec::with_capacity(markers.len() + 1);

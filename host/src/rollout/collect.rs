@@ -202,10 +202,8 @@ impl Collector {
             }
             let prompts: Vec<&[u32]> = asked.iter().map(|index| live[*index].prompt.as_slice()).collect();
             let streams: Vec<Stream> = asked.iter().map(|index| live[*index].noise.with(step)).collect();
-            let limits: Vec<usize> = prompts
-                .iter()
-                .map(|prompt| sampling.max_tokens.min(sampling.max_context - prompt.len()))
-                .collect();
+            let limits: Vec<usize> =
+                prompts.iter().map(|prompt| sampling.max_tokens.min(sampling.max_context - prompt.len())).collect();
             let answers = sampler.generate(&Generation {
                 prompts: &prompts,
                 noise: &streams,
@@ -364,11 +362,7 @@ impl Live {
             step.valid_action = outcome.valid_action;
             step.feedback = outcome.feedback;
             step.next_state = if outcome.terminal { None } else { outcome.turn.state.clone() };
-            self.past.push(Past {
-                observation: turn.observation,
-                action: step.action.clone(),
-                reward: outcome.reward,
-            });
+            self.past.push(Past { observation: turn.observation, action: step.action.clone(), reward: outcome.reward });
         }
         self.terminal = outcome.terminal;
         self.success = outcome.success;

@@ -41,19 +41,12 @@ pub enum RolloutFileError {
 }
 
 fn place(key: &str) -> String {
-    if key.is_empty() {
-        String::new()
-    } else {
-        format!(", `{key}`")
-    }
+    if key.is_empty() { String::new() } else { format!(", `{key}`") }
 }
 
 /// Reads all trajectories of a file.
 pub fn read(path: &Path) -> Result<Vec<Trajectory>, RolloutFileError> {
-    let io = |error| RolloutFileError::Io {
-        path: path.to_owned(),
-        error,
-    };
+    let io = |error| RolloutFileError::Io { path: path.to_owned(), error };
     let reader = BufReader::new(File::open(path).map_err(io)?);
     let mut episodes = Vec::new();
     for (index, line) in reader.lines().enumerate() {
@@ -61,19 +54,15 @@ pub fn read(path: &Path) -> Result<Vec<Trajectory>, RolloutFileError> {
         if line.trim().is_empty() {
             continue;
         }
-        episodes.push(
-            parse(&line).map_err(|(key, message)| RolloutFileError::Line {
-                path: path.to_owned(),
-                line: index + 1,
-                key,
-                message,
-            })?,
-        );
+        episodes.push(parse(&line).map_err(|(key, message)| RolloutFileError::Line {
+            path: path.to_owned(),
+            line: index + 1,
+            key,
+            message,
+        })?);
     }
     if episodes.is_empty() {
-        return Err(RolloutFileError::Empty {
-            path: path.to_owned(),
-        });
+        return Err(RolloutFileError::Empty { path: path.to_owned() });
     }
     Ok(episodes)
 }
@@ -82,22 +71,15 @@ fn parse(line: &str) -> Result<Trajectory, (String, String)> {
     let mut json = serde_json::Deserializer::from_str(line);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let key = error.path().to_string();
-        (
-            if key == "." { String::new() } else { key },
-            error.into_inner().to_string(),
-        )
+        (if key == "." { String::new() } else { key }, error.into_inner().to_string())
     })?;
-    json.end()
-        .map_err(|error| (String::new(), error.to_string()))?;
+    json.end().map_err(|error| (String::new(), error.to_string()))?;
     Ok(parsed)
 }
 
 /// Writes trajectories to a file, in place of what was there.
 pub fn write(path: &Path, episodes: &[Trajectory]) -> Result<(), RolloutFileError> {
-    let io = |error| RolloutFileError::Io {
-        path: path.to_owned(),
-        error,
-    };
+    let io = |error| RolloutFileError::Io { path: path.to_owned(), error };
     let mut writer = BufWriter::new(File::create(path).map_err(io)?);
     for episode in episodes {
         serde_json::to_writer(&mut writer, episode).map_err(|error| io(error.into()))?;
@@ -114,9 +96,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("r.jsonl");
         std::fs::write(&path, text).unwrap();
-        let found = read(&path)
-            .err()
-            .map(|e| e.to_string().replace(&*path.to_string_lossy(), "r.jsonl"));
+        let found = read(&path).err().map(|e| e.to_string().replace(&*path.to_string_lossy(), "r.jsonl"));
         assert_eq!(found.as_deref(), Some(expected));
     }
 
@@ -126,15 +106,9 @@ mod tests {
             "{\"group\": \"a\", \"steps\": []}\n{\"group\": \"a\", \"steps\": [{\"reward\": \"x\"}]}\n",
             "r.jsonl, line 2, `steps[0].reward`: invalid type: string \"x\", expected f32 at line 1 column 41",
         );
-        check(
-            "{\"steps\": []}\n",
-            "r.jsonl, line 1: missing field `group` at line 1 column 13",
-        );
+        check("{\"steps\": []}\n", "r.jsonl, line 1: missing field `group` at line 1 column 13");
         check("\n\n", "r.jsonl: no trajectory in it");
-        check(
-            "{\"group\": \"a\", \"steps\": []} x\n",
-            "r.jsonl, line 1: trailing characters at line 1 column 29",
-        );
+        check("{\"group\": \"a\", \"steps\": []} x\n", "r.jsonl, line 1: trailing characters at line 1 column 29");
     }
 
     #[test]
@@ -144,10 +118,7 @@ mod tests {
         let path = folder.path().join("r.jsonl");
         std::fs::write(&path, text).unwrap();
         let episodes = read(&path).unwrap();
-        assert_eq!(
-            episodes[0].steps[0].tokens.columns["old_logprob"],
-            [-0.1, -0.25]
-        );
+        assert_eq!(episodes[0].steps[0].tokens.columns["old_logprob"], [-0.1, -0.25]);
         assert_eq!(episodes[0].steps[1].reward, None);
         write(&path, &episodes).unwrap();
         assert_eq!(read(&path).unwrap(), episodes);

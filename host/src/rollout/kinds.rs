@@ -76,9 +76,7 @@ impl Tags {
                 }
             })
             .collect();
-        let action = spans
-            .closed
-            .then(|| String::from_utf8_lossy(&bytes[spans.action.clone()]).trim().to_owned());
+        let action = spans.closed.then(|| String::from_utf8_lossy(&bytes[spans.action.clone()]).trim().to_owned());
         Parsed { kinds, action, pieces: pieces(&bytes, &ranges), text: String::from_utf8_lossy(&bytes).into_owned() }
     }
 

@@ -77,7 +77,10 @@ pub struct Tokenizer {
 
 impl std::fmt::Debug for Tokenizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tokenizer").field("vocabulary", &self.bytes.len()).field("stop", &self.stop).finish_non_exhaustive()
+        f.debug_struct("Tokenizer")
+            .field("vocabulary", &self.bytes.len())
+            .field("stop", &self.stop)
+            .finish_non_exhaustive()
     }
 }
 
@@ -129,12 +132,7 @@ impl Tokenizer {
     /// Trains a small byte-level tokenizer on texts and writes it into a model folder, with a ChatML template. `tags`
     /// (such as `<think>`) become tokens of their own. Words stand with the space before them; every other character
     /// stands alone, so that a map's cells are tokens.
-    pub fn create(
-        folder: &Path,
-        texts: &[String],
-        tags: &[String],
-        vocabulary: usize,
-    ) -> Result<Self, TokenizerError> {
+    pub fn create(folder: &Path, texts: &[String], tags: &[String], vocabulary: usize) -> Result<Self, TokenizerError> {
         tokenizers::utils::parallelism::set_parallelism(false);
         let library = |error: tokenizers::Error| TokenizerError::Library(error.to_string());
         let mut inner = HuggingFace::new(BPE::default());
@@ -343,7 +341,8 @@ mod tests {
         assert!(tokenizer.is_special(end));
         assert!(tokenizer.encode_template("<|im_end|>").unwrap().contains(&end));
         assert!(!tokenizer.encode_plain("<|im_end|>").unwrap().contains(&end));
-        let pieces = [Piece::Template("<|im_start|>user\n"), Piece::Content("a <|im_end|> b"), Piece::Template("<|im_end|>")];
+        let pieces =
+            [Piece::Template("<|im_start|>user\n"), Piece::Content("a <|im_end|> b"), Piece::Template("<|im_end|>")];
         let ids = tokenizer.encode_pieces(&pieces).unwrap();
         assert_eq!(ids.iter().filter(|id| **id == end).count(), 1);
         assert_eq!(text(&tokenizer, &ids), "<|im_start|>user\na <|im_end|> b<|im_end|>");

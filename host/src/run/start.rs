@@ -288,8 +288,7 @@ fn create(
     let prompter = Prompter::new(&config.rollout, &ChatTemplate::chatml()?, &instructions)?;
     let shown = warm_start::demonstrations(setting, config, &prompter, &mut tasks)?;
     let system = config.rollout.system.clone().unwrap_or(instructions.clone());
-    let tokenizer =
-        warm_start::make_tokenizer(&folder.tokenizer(), create, &prompter.tags.all(), &system, &shown)?;
+    let tokenizer = warm_start::make_tokenizer(&folder.tokenizer(), create, &prompter.tags.all(), &system, &shown)?;
     let policy = warm_start::make_model(create, &tokenizer, config.seed, device)?;
     if let Some(warm) = &config.warm_start {
         warm_start::clone_expert(&policy, warm, config, &tokenizer, &prompter, &shown)?;
@@ -378,7 +377,16 @@ fn weight_count(config: &Config) -> Result<Option<u64>> {
         (Some(path), _) => {
             let config = accredit_torch::ModelConfig::load(path)?;
             let shape = config.shape();
-            (shape.vocab_size, shape.hidden_size, shape.intermediate_size, shape.layers, shape.heads, shape.kv_heads, shape.head_dim(), shape.tied)
+            (
+                shape.vocab_size,
+                shape.hidden_size,
+                shape.intermediate_size,
+                shape.layers,
+                shape.heads,
+                shape.kv_heads,
+                shape.head_dim(),
+                shape.tied,
+            )
         }
         (None, Some(create)) => (
             create.vocab_size,

@@ -6,9 +6,7 @@ use accredit_core::{
     batch::Batch,
     episode::{Status, TokenKind, Trajectory},
 };
-use accredit_plugin_api::columns::{
-    GROUP_TRAJECTORIES, OLD_LOGPROB, RAW_OUTCOME, SAMPLER_LOGPROB,
-};
+use accredit_plugin_api::columns::{GROUP_TRAJECTORIES, OLD_LOGPROB, RAW_OUTCOME, SAMPLER_LOGPROB};
 
 use crate::{
     credit::{Credit, Pipeline},
@@ -28,9 +26,7 @@ pub fn rollout(metrics: &mut Metrics, played: &Played) {
     let valid = episodes.iter().flat_map(|e| &e.steps).filter(|step| step.valid_action).count();
     metrics.put(names::VALID, valid as f64 / steps.max(1) as f64);
     metrics.put(names::FAILED, played.failed_attempts as f64);
-    let truncated = |episode: &&Trajectory| {
-        matches!(episode.status, Status::TruncatedSteps | Status::TruncatedLength)
-    };
+    let truncated = |episode: &&Trajectory| matches!(episode.status, Status::TruncatedSteps | Status::TruncatedLength);
     metrics.put(names::TRUNCATED, share(&episodes, truncated));
     metrics.put(names::RESPONSE_LENGTH, played.sampled_tokens as f64 / steps.max(1) as f64);
     metrics.put(names::RESPONSE_CLIPPED, played.cut_responses as f64 / steps.max(1) as f64);

@@ -118,11 +118,8 @@ pub fn gradient(
         let inputs: Vec<_> = slice.rows.iter().map(|row| rows.get(*row)).collect();
         let wanted = Wanted { logprob: true, entropy: wants_entropy, energy: false };
         let forward = model.forward(&inputs, pace.temperature, wanted)?;
-        let fresh = Fresh {
-            logprob: forward.logprob(),
-            entropy: wants_entropy.then(|| forward.entropy()),
-            value: None,
-        };
+        let fresh =
+            Fresh { logprob: forward.logprob(), entropy: wants_entropy.then(|| forward.entropy()), value: None };
         let evaluated = pipeline.evaluate(batch, credit, &minibatch, &slice, fresh, iteration)?;
         loss += evaluated.loss;
         forward.backward(&Derivatives { logprob: &evaluated.d_logprob, entropy: evaluated.d_entropy.as_deref() })?;
@@ -133,9 +130,7 @@ pub fn gradient(
 /// Deals rows into minibatches whose sizes differ by at most one; none is empty.
 fn deal(rows: &[usize], minibatches: usize) -> Vec<Vec<usize>> {
     let count = minibatches.clamp(1, rows.len().max(1));
-    (0..count)
-        .map(|i| rows[rows.len() * i / count..rows.len() * (i + 1) / count].to_vec())
-        .collect()
+    (0..count).map(|i| rows[rows.len() * i / count..rows.len() * (i + 1) / count].to_vec()).collect()
 }
 
 /// How many optimiser steps a run plans.

@@ -23,8 +23,7 @@ mod tests {
     use super::*;
 
     fn check(schedule: Schedule, expected: &[f64]) {
-        let config =
-            Optimizer { lr: 1.0, warmup_updates: 2, min_lr_share: 0.1, schedule, ..Optimizer::default() };
+        let config = Optimizer { lr: 1.0, warmup_updates: 2, min_lr_share: 0.1, schedule, ..Optimizer::default() };
         let found: Vec<f64> = (0..expected.len() as u64).map(|update| learning_rate(&config, update, 6)).collect();
         for (found, expected) in found.iter().zip(expected) {
             assert!((found - expected).abs() < 1e-12, "{schedule:?}: {found} for {expected}");

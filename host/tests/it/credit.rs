@@ -95,7 +95,8 @@ fn a_parameter_can_be_set_on_the_command_line() {
     let bench = Bench::new();
     bench.write("c.toml", &format!("{GRPO}\n[[credit]]\nplugin = \"actfocus\"\n"));
     let set = "credit.actfocus.params.alpha=0.3";
-    let output = bench.run(&["credit", "--config", "c.toml", "--rollouts", "r.jsonl", "--out", "o.jsonl", "--set", set]);
+    let output =
+        bench.run(&["credit", "--config", "c.toml", "--rollouts", "r.jsonl", "--out", "o.jsonl", "--set", set]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = fs::read_to_string(bench.folder.path().join("o.jsonl")).unwrap();
     let line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
@@ -105,7 +106,8 @@ fn a_parameter_can_be_set_on_the_command_line() {
 #[test]
 fn a_shadow_is_computed_and_does_not_train() {
     let bench = Bench::new();
-    let config = format!("{GRPO}\n[[credit]]\nplugin = \"grpo\"\nname = \"plain\"\nshadow = true\nparams = {{ std = false }}\n");
+    let config =
+        format!("{GRPO}\n[[credit]]\nplugin = \"grpo\"\nname = \"plain\"\nshadow = true\nparams = {{ std = false }}\n");
     let lines = bench.credit(&config);
     assert_eq!(lines[0]["steps"][0]["shadows"]["plain"]["advantage"], serde_json::json!([0.5, 0.0, 0.5]));
     assert_eq!(lines[0]["steps"][0]["advantage"], bench.credit(GRPO)[0]["steps"][0]["advantage"]);
@@ -157,9 +159,8 @@ fn a_column_that_the_file_lacks_is_named_before_anything_runs() {
 fn what_a_scheme_leaves_unwritten_is_refused_with_its_place() {
     let bench = Bench::new();
     let check = |mode: &str, expected: &[&str]| {
-        let config = format!(
-            "[[credit]]\nplugin = \"misbehave\"\nparams = {{ mode = \"{mode}\", hook = \"advantage\" }}\n"
-        );
+        let config =
+            format!("[[credit]]\nplugin = \"misbehave\"\nparams = {{ mode = \"{mode}\", hook = \"advantage\" }}\n");
         let (code, error) = bench.fails(&config);
         assert_eq!(code, 1, "{error}");
         for part in expected {

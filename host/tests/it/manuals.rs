@@ -51,7 +51,8 @@ fn every_manual_page_has_an_example_that_loads() {
         let blocks = examples(&source);
         assert!(!blocks.is_empty(), "the manual page of `{folder}` has no TOML example");
         for block in blocks {
-            let loaded = Loaded::from_text(Path::new(folder), block).unwrap_or_else(|error| panic!("{folder}: {error}"));
+            let loaded =
+                Loaded::from_text(Path::new(folder), block).unwrap_or_else(|error| panic!("{folder}: {error}"));
             loaded.for_training().unwrap_or_else(|error| panic!("{folder}: {error}"));
             let supply = Supply::playing(true, loaded.config.rollout.group_size);
             plan::load(&loaded, &search, &supply, Services::default())

@@ -36,11 +36,7 @@ pub fn target_folder() -> PathBuf {
 }
 
 fn built(package: &str, target: &Path) -> PathBuf {
-    let profile = if cfg!(debug_assertions) {
-        "debug"
-    } else {
-        "release"
-    };
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     let file = format!("lib{}.so", package.replace('-', "_"));
     let path = target.join(profile).join(file);
     assert!(path.is_file(), "{} was not built", path.display());
@@ -49,8 +45,7 @@ fn built(package: &str, target: &Path) -> PathBuf {
 
 fn build(package: &str, target: &Path, arguments: &[&str]) {
     /// By package and target folder: built once in a process.
-    static BUILT: Mutex<BTreeMap<(String, PathBuf), &'static OnceLock<()>>> =
-        Mutex::new(BTreeMap::new());
+    static BUILT: Mutex<BTreeMap<(String, PathBuf), &'static OnceLock<()>>> = Mutex::new(BTreeMap::new());
     let once = *BUILT
         .lock()
         .unwrap()

@@ -110,10 +110,7 @@ impl Bench {
         text.lines()
             .map(|line| {
                 let mut value: Value = serde_json::from_str(line).unwrap();
-                value
-                    .as_object_mut()
-                    .unwrap()
-                    .retain(|name, _| !accredit::telemetry::names::is_timing(name));
+                value.as_object_mut().unwrap().retain(|name, _| !accredit::telemetry::names::is_timing(name));
                 value
             })
             .collect()
@@ -170,12 +167,24 @@ fn the_run_folder_holds_what_was_run() {
         assert!(model.join(file).is_file(), "{file}");
     }
     let metrics = &bench.metrics("r")[0];
-    for name in ["episode/success_rate", "actor/grad_norm", "credit/actfocus/weight_mean", "credit/objective/clip_fraction"] {
+    for name in
+        ["episode/success_rate", "actor/grad_norm", "credit/actfocus/weight_mean", "credit/objective/clip_fraction"]
+    {
         assert!(metrics[name].is_number(), "{name} is not in {metrics}");
     }
 
     // The rollouts that a run wrote are what offline credit reads, and schemes see no difference.
-    let output = bench.run(&["credit", "--config", "c.toml", "--rollouts", "runs/r/rollouts/000000.jsonl", "--set", "credit=[{plugin=\"grpo\"}]", "--out", "o.jsonl"]);
+    let output = bench.run(&[
+        "credit",
+        "--config",
+        "c.toml",
+        "--rollouts",
+        "runs/r/rollouts/000000.jsonl",
+        "--set",
+        "credit=[{plugin=\"grpo\"}]",
+        "--out",
+        "o.jsonl",
+    ]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("6 trajectories"));
     // A model that was trained is evaluated without the run.
     let model = model.to_string_lossy().into_owned();
@@ -187,7 +196,15 @@ fn the_run_folder_holds_what_was_run() {
 fn a_conversation_is_trained_as_one_row() {
     let bench = Bench::new(CONFIG);
     bench.run(&[
-        "train", "c.toml", "--run-name", "r", "--set", "iterations=2", "--set", "rollout.context=concat", "--set",
+        "train",
+        "c.toml",
+        "--run-name",
+        "r",
+        "--set",
+        "iterations=2",
+        "--set",
+        "rollout.context=concat",
+        "--set",
         "model.create.max_positions=256",
     ]);
     let text = fs::read_to_string(bench.path("r").join("rollouts/000001.jsonl")).unwrap();
@@ -200,7 +217,14 @@ fn a_plan_runs_nothing() {
     let bench = Bench::new(CONFIG);
     let output = bench.run(&["plan", "c.toml"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for part in ["advantage  grpo", "weigh      actfocus", "objective  objective", "ref_energy", "reference: 1", "2 optimiser steps"] {
+    for part in [
+        "advantage  grpo",
+        "weigh      actfocus",
+        "objective  objective",
+        "ref_energy",
+        "reference: 1",
+        "2 optimiser steps",
+    ] {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
     assert!(!bench.folder.path().join("runs").exists());

@@ -139,28 +139,17 @@ pub struct ActFocus {
 impl Scheme for ActFocus {
     type Params = Params;
     const NAME: &'static str = "actfocus";
-    const ABOUT: &'static str =
-        "Less weight on think tokens, more on action tokens of high reference energy.";
+    const ABOUT: &'static str = "Less weight on think tokens, more on action tokens of high reference energy.";
 
     fn new(params: Params, _host: Host) -> Result<Self> {
-        Ok(Self {
-            params,
-            scratch: Vec::new(),
-        })
+        Ok(Self { params, scratch: Vec::new() })
     }
 
     fn needs(&self) -> Needs {
-        Needs::hooks(&[Hook::Weigh])
-            .reads(&[KIND.any(), self.signal().any()])
-            .optional(&[TRAINED.any()])
+        Needs::hooks(&[Hook::Weigh]).reads(&[KIND.any(), self.signal().any()]).optional(&[TRAINED.any()])
     }
 
-    fn weigh(
-        &mut self,
-        batch: &Batch<'_>,
-        credit: &mut Credit<'_>,
-        context: &Context,
-    ) -> Result<()> {
+    fn weigh(&mut self, batch: &Batch<'_>, credit: &mut Credit<'_>, context: &Context) -> Result<()> {
         let kind = batch.get(KIND)?;
         let signal = batch.get(self.signal())?;
         let trained = batch.get_optional(TRAINED);
@@ -269,10 +258,7 @@ mod tests {
         let found = weights(params, batch);
         assert_eq!(found.len(), expected.len());
         for (found, expected) in found.iter().zip(expected) {
-            assert!(
-                (found - expected).abs() < 1e-6,
-                "{found} and not {expected}"
-            );
+            assert!((found - expected).abs() < 1e-6, "{found} and not {expected}");
         }
     }
 
@@ -328,10 +314,7 @@ mod tests {
     fn a_response_without_an_action_does_not_move_the_others() {
         let actions = vec![(ACTION, -9.0), (ACTION, -4.0)];
         let alone = weights("{}", &batch(std::slice::from_ref(&actions)));
-        let beside = weights(
-            "{}",
-            &batch(&[actions, vec![(THINK, 90.0), (FORMAT, -90.0)]]),
-        );
+        let beside = weights("{}", &batch(&[actions, vec![(THINK, 90.0), (FORMAT, -90.0)]]));
         assert_eq!(beside, [alone, vec![0.1, 0.1]].concat());
     }
 
@@ -361,20 +344,13 @@ mod tests {
         let needs = TestScheme::<ActFocus>::new("{}").unwrap().needs().unwrap();
         let reads: Vec<&str> = needs.reads.iter().map(|read| read.name.as_str()).collect();
         assert_eq!(reads, ["kind", "ref_energy"]);
-        for params in [
-            r#"{"alpha": -0.1}"#,
-            r#"{"eps": 0}"#,
-            r#"{"signal": "entropy"}"#,
-        ] {
+        for params in [r#"{"alpha": -0.1}"#, r#"{"eps": 0}"#, r#"{"signal": "entropy"}"#] {
             assert!(TestScheme::<ActFocus>::new(params).is_err(), "{params}");
         }
     }
 
     fn tokens() -> impl Strategy<Value = Vec<Vec<Token>>> {
-        let token = (
-            prop::sample::select(vec![THINK, ACTION, FORMAT]),
-            -30.0_f32..5.0,
-        );
+        let token = (prop::sample::select(vec![THINK, ACTION, FORMAT]), -30.0_f32..5.0);
         prop::collection::vec(prop::collection::vec(token, 1..6), 1..5)
     }
 

@@ -41,10 +41,7 @@ pub enum Count<'a> {
 impl Mode {
     /// `norm_length` is 1 for all aggregates but one.
     pub fn new(aggregate: Aggregate, norm_length: f64) -> Self {
-        Self {
-            aggregate,
-            norm_length,
-        }
+        Self { aggregate, norm_length }
     }
 
     /// Writes for each token the factor that its term has in the loss (times its weight, where it counts by weight).
@@ -57,10 +54,7 @@ impl Mode {
         let tokens = batch.token_count();
         match self.aggregate {
             Aggregate::TokenMean => {
-                out.resize(
-                    tokens,
-                    inverse(batch.scalar(per(TOTAL_WEIGHT, TOTAL_TOKENS))?),
-                );
+                out.resize(tokens, inverse(batch.scalar(per(TOTAL_WEIGHT, TOTAL_TOKENS))?));
             }
             Aggregate::TokenSum => out.resize(tokens, 1.0),
             Aggregate::SeqMeanTokenSum | Aggregate::SeqMeanTokenSumNorm => {
@@ -79,9 +73,7 @@ impl Mode {
                 for step in batch.steps() {
                     // A step lies in one row, and a row in one micro-batch.
                     let sum = match count {
-                        Count::Weight(weight) => {
-                            weight[step.tokens()].iter().map(|w| f64::from(*w)).sum()
-                        }
+                        Count::Weight(weight) => weight[step.tokens()].iter().map(|w| f64::from(*w)).sum(),
                         Count::One => step.tokens().len() as f64,
                     };
                     out.resize(step.tokens().end, inverse(steps * sum));
@@ -101,9 +93,5 @@ impl Mode {
 }
 
 fn inverse(denominator: f64) -> f64 {
-    if denominator == 0.0 {
-        0.0
-    } else {
-        1.0 / denominator
-    }
+    if denominator == 0.0 { 0.0 } else { 1.0 / denominator }
 }

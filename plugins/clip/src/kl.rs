@@ -30,15 +30,9 @@ impl KlClamp {
     /// The exponent is cut at 20 and the estimate at `limit`; 0 cuts neither.
     pub fn new(limit: f64) -> Self {
         if limit > 0.0 {
-            Self {
-                exponent: 20.0,
-                estimate: limit,
-            }
+            Self { exponent: 20.0, estimate: limit }
         } else {
-            Self {
-                exponent: f64::INFINITY,
-                estimate: f64::INFINITY,
-            }
+            Self { exponent: f64::INFINITY, estimate: f64::INFINITY }
         }
     }
 }
@@ -80,10 +74,7 @@ mod tests {
     fn check_cut_at(limit: f64, kl: Kl, d: f64, value: f64, slope: f64) {
         let found = kl.estimate(d - 4.0, -4.0, KlClamp::new(limit));
         let near = |a: f64, b: f64| (a - b).abs() < 1e-6;
-        assert!(
-            near(found.0, value) && near(found.1, slope),
-            "{kl:?} at {d}: {found:?}"
-        );
+        assert!(near(found.0, value) && near(found.1, slope), "{kl:?} at {d}: {found:?}");
     }
 
     #[test]
@@ -114,10 +105,7 @@ mod tests {
     #[test]
     fn what_is_no_number_stays_visible() {
         for kl in [Kl::K1, Kl::K2, Kl::K3, Kl::Abs] {
-            assert!(
-                kl.estimate(f64::NAN, -1.0, KlClamp::new(10.0)).0.is_nan(),
-                "{kl:?}"
-            );
+            assert!(kl.estimate(f64::NAN, -1.0, KlClamp::new(10.0)).0.is_nan(), "{kl:?}");
         }
     }
 }

@@ -178,45 +178,26 @@ pub struct ClipObjective {
 impl Scheme for ClipObjective {
     type Params = Params;
     const NAME: &'static str = "clip";
-    const ABOUT: &'static str = "The clipped policy loss of PPO, GRPO, DAPO and GSPO, with divergence, entropy and value terms.";
+    const ABOUT: &'static str =
+        "The clipped policy loss of PPO, GRPO, DAPO and GSPO, with divergence, entropy and value terms.";
 
     fn new(params: Params, _host: Host) -> Result<Self> {
-        Ok(Self {
-            settings: Settings::of(&params)?,
-            log_ratio: Vec::new(),
-            share: Vec::new(),
-        })
+        Ok(Self { settings: Settings::of(&params)?, log_ratio: Vec::new(), share: Vec::new() })
     }
 
     fn needs(&self) -> Needs {
         let settings = &self.settings;
         let value = [VALUE.any(), NEW_VALUE.any(), VALUE_TARGET.any()];
         Needs::hooks(&[Hook::Objective])
-            .reads(&[
-                NEW_LOGPROB.any(),
-                OLD_LOGPROB.any(),
-                ADVANTAGE.any(),
-                WEIGHT.any(),
-            ])
+            .reads(&[NEW_LOGPROB.any(), OLD_LOGPROB.any(), ADVANTAGE.any(), WEIGHT.any()])
             .reads_if(settings.kl != Kl::None, &[REF_LOGPROB.any()])
             .reads_if(settings.entropy_coef != 0.0, &[NEW_ENTROPY.any()])
             .reads_if(settings.value_coef != 0.0, &value)
     }
 
-    fn objective(
-        &mut self,
-        batch: &Batch<'_>,
-        out: &mut Loss<'_>,
-        context: &Context,
-    ) -> Result<()> {
+    fn objective(&mut self, batch: &Batch<'_>, out: &mut Loss<'_>, context: &Context) -> Result<()> {
         *out.loss = self.policy(batch, out.d_logprob, &context.host)?;
-        let Settings {
-            kl,
-            entropy_coef,
-            value_coef,
-            mode,
-            ..
-        } = self.settings;
+        let Settings { kl, entropy_coef, value_coef, mode, .. } = self.settings;
         if kl != Kl::None || entropy_coef != 0.0 || value_coef != 0.0 {
             mode.shares(batch, Count::One, &mut self.share)?;
         }
@@ -246,9 +227,7 @@ impl ClipObjective {
         let (new, old) = (batch.get(NEW_LOGPROB)?, batch.get(OLD_LOGPROB)?);
         let (advantage, weight) = (batch.get(ADVANTAGE)?, batch.get(WEIGHT)?);
         log_ratios(batch, settings.ratio, new, old, &mut self.log_ratio);
-        settings
-            .mode
-            .shares(batch, Count::Weight(weight), &mut self.share)?;
+        settings.mode.shares(batch, Count::Weight(weight), &mut self.share)?;
 
         let (mut loss, mut count) = (0.0, 0.0);
         let (mut clipped, mut clipped_lower, mut moved) = (0.0, 0.0, 0.0);
@@ -279,17 +258,11 @@ impl ClipObjective {
 
     /// The divergence from the reference: its share in the loss; adds its derivatives.
     fn divergence(&self, batch: &Batch<'_>, slopes: &mut [f32], host: &Host) -> Result<f64> {
-        let Settings {
-            kl,
-            kl_coef,
-            kl_clamp,
-            ..
-        } = self.settings;
+        let Settings { kl, kl_coef, kl_clamp, .. } = self.settings;
         let (new, reference) = (batch.get(NEW_LOGPROB)?, batch.get(REF_LOGPROB)?);
         let (mut loss, mut sum) = (0.0, 0.0);
         for (token, share) in self.share.iter().enumerate() {
-            let (estimate, slope) =
-                kl.estimate(f64::from(new[token]), f64::from(reference[token]), kl_clamp);
+            let (estimate, slope) = kl.estimate(f64::from(new[token]), f64::from(reference[token]), kl_clamp);
             sum += estimate;
             loss += share * estimate;
             slopes[token] = (f64::from(slopes[token]) + kl_coef * share * slope) as f32;
@@ -314,21 +287,12 @@ impl ClipObjective {
 
     /// The critic's loss: its share; writes its derivatives.
     fn value(&self, batch: &Batch<'_>, slopes: &mut [f32], host: &Host) -> Result<f64> {
-        let Settings {
-            value_coef,
-            value_clip,
-            ..
-        } = self.settings;
+        let Settings { value_coef, value_clip, .. } = self.settings;
         let (new, old) = (batch.get(NEW_VALUE)?, batch.get(VALUE)?);
         let target = batch.get(VALUE_TARGET)?;
         let (mut loss, mut sum, mut clipped) = (0.0, 0.0, 0.0);
         for (token, share) in self.share.iter().enumerate() {
-            let term = value_loss(
-                f64::from(new[token]),
-                f64::from(old[token]),
-                f64::from(target[token]),
-                value_clip,
-            );
+            let term = value_loss(f64::from(new[token]), f64::from(old[token]), f64::from(target[token]), value_clip);
             sum += term.loss;
             clipped += f64::from(u8::from(term.clipped));
             loss += share * term.loss;

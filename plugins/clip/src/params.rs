@@ -137,11 +137,7 @@ impl Settings {
             kl_clamp: KlClamp::new(params.kl_clamp),
             entropy_coef: params.entropy_coef,
             value_coef: params.value_coef,
-            value_clip: if params.value_clip > 0.0 {
-                params.value_clip
-            } else {
-                f64::INFINITY
-            },
+            value_clip: if params.value_clip > 0.0 { params.value_clip } else { f64::INFINITY },
         })
     }
 }
@@ -164,16 +160,8 @@ mod tests {
         refused(r#"{"dual": 0.5}"#, "dual", "more than 1, or 0");
         refused(r#"{"dual": 1}"#, "dual", "more than 1, or 0");
         refused(r#"{"low": 1.5}"#, "low", "at most 1");
-        refused(
-            r#"{"aggregate": "seq-mean-token-sum-norm"}"#,
-            "norm_length",
-            "missing",
-        );
-        refused(
-            r#"{"norm_length": 5}"#,
-            "norm_length",
-            "seq-mean-token-sum-norm",
-        );
+        refused(r#"{"aggregate": "seq-mean-token-sum-norm"}"#, "norm_length", "missing");
+        refused(r#"{"norm_length": 5}"#, "norm_length", "seq-mean-token-sum-norm");
         refused(r#"{"kl_coef": 0.1}"#, "kl_coef", "name an estimate");
         refused(r#"{"aggregate": "mean"}"#, "aggregate", "unknown variant");
     }
@@ -185,8 +173,7 @@ mod tests {
             ("step", f64::INFINITY, Aggregate::StepMeanTokenMean),
             ("row", f64::INFINITY, Aggregate::SeqMeanTokenMean),
         ] {
-            let params =
-                accredit_plugin_api::Params::from_json(&format!(r#"{{"ratio": "{ratio}"}}"#));
+            let params = accredit_plugin_api::Params::from_json(&format!(r#"{{"ratio": "{ratio}"}}"#));
             let settings = Settings::of(&params.unwrap()).unwrap();
             assert_eq!(settings.clip.dual, dual, "{ratio}");
             assert_eq!(settings.mode, Mode::new(aggregate, 1.0), "{ratio}");

@@ -33,11 +33,7 @@ impl LogRatioClamp {
             None if ratio == Ratio::Token => 20.0,
             None => 10.0,
         };
-        let low = if ratio == Ratio::Token {
-            -limit
-        } else {
-            f64::NEG_INFINITY
-        };
+        let low = if ratio == Ratio::Token { -limit } else { f64::NEG_INFINITY };
         Self { low, high: limit }
     }
 
@@ -52,11 +48,7 @@ impl LogRatioClamp {
 /// step or row counts in that mean, whatever its weight in the loss.
 pub fn log_ratios(batch: &Batch<'_>, ratio: Ratio, new: &[f32], old: &[f32], out: &mut Vec<f64>) {
     out.clear();
-    out.extend(
-        new.iter()
-            .zip(old)
-            .map(|(new, old)| f64::from(*new) - f64::from(*old)),
-    );
+    out.extend(new.iter().zip(old).map(|(new, old)| f64::from(*new) - f64::from(*old)));
     let mut average = |tokens: std::ops::Range<usize>| {
         let count = tokens.len() as f64;
         let own = &mut out[tokens];

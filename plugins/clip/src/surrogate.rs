@@ -33,20 +33,11 @@ impl Clip {
     pub fn surrogate(&self, ratio: f64, advantage: f64) -> Surrogate {
         if advantage == 0.0 {
             // Also where the ratio is infinite.
-            return Surrogate {
-                loss: 0.0,
-                slope: 0.0,
-                clipped: false,
-                clipped_lower: false,
-            };
+            return Surrogate { loss: 0.0, slope: 0.0, clipped: false, clipped_lower: false };
         }
         let plain = -advantage * ratio;
         let cut = -advantage * ratio.clamp(self.low, self.high);
-        let cut_slope = if (self.low..=self.high).contains(&ratio) {
-            plain
-        } else {
-            0.0
-        };
+        let cut_slope = if (self.low..=self.high).contains(&ratio) { plain } else { 0.0 };
         let (larger, slope) = if plain > cut {
             (plain, plain)
         } else if plain < cut {
@@ -54,11 +45,7 @@ impl Clip {
         } else {
             (cut, f64::midpoint(plain, cut_slope))
         };
-        let limit = if advantage < 0.0 {
-            -advantage * self.dual
-        } else {
-            f64::INFINITY
-        };
+        let limit = if advantage < 0.0 { -advantage * self.dual } else { f64::INFINITY };
         let (loss, slope) = if larger > limit {
             (limit, 0.0)
         } else if larger == limit {
@@ -67,12 +54,7 @@ impl Clip {
             // Not a number ends here as well, and stays visible.
             (larger, slope)
         };
-        Surrogate {
-            loss,
-            slope,
-            clipped: cut > plain,
-            clipped_lower: larger > limit,
-        }
+        Surrogate { loss, slope, clipped: cut > plain, clipped_lower: larger > limit }
     }
 }
 
@@ -83,29 +65,19 @@ mod tests {
     fn check(clip: Clip, ratio: f64, advantage: f64, loss: f64, slope: f64) {
         let found = clip.surrogate(ratio, advantage);
         let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
-        assert!(
-            near(found.loss, loss) && near(found.slope, slope),
-            "ratio {ratio}, advantage {advantage}: {found:?}"
-        );
+        assert!(near(found.loss, loss) && near(found.slope, slope), "ratio {ratio}, advantage {advantage}: {found:?}");
     }
 
     #[test]
     fn values_by_hand() {
-        let clip = Clip {
-            low: 0.8,
-            high: 1.2,
-            dual: 3.0,
-        };
+        let clip = Clip { low: 0.8, high: 1.2, dual: 3.0 };
         check(clip, 0.5, 1.0, -0.5, -0.5);
         check(clip, 0.5, -1.0, 0.8, 0.0);
         check(clip, 1.5, 1.0, -1.2, 0.0);
         check(clip, 1.5, -1.0, 1.5, 1.5);
         check(clip, 5.0, 1.0, -1.2, 0.0);
         check(clip, 5.0, -1.0, 3.0, 0.0);
-        let single = Clip {
-            dual: f64::INFINITY,
-            ..clip
-        };
+        let single = Clip { dual: f64::INFINITY, ..clip };
         check(single, 5.0, -1.0, 5.0, 5.0);
         check(single, f64::INFINITY, 0.0, 0.0, 0.0);
         check(single, f64::INFINITY, 2.0, -2.4, 0.0);
@@ -113,11 +85,7 @@ mod tests {
 
     #[test]
     fn ties_are_those_of_automatic_differentiation() {
-        let clip = Clip {
-            low: 0.75,
-            high: 1.25,
-            dual: 3.0,
-        };
+        let clip = Clip { low: 0.75, high: 1.25, dual: 3.0 };
         // At the edge of the cut both branches pass: half and half is the whole.
         check(clip, 1.25, 1.0, -1.25, -1.25);
         check(clip, 0.75, -1.0, 0.75, 0.75);
@@ -127,27 +95,16 @@ mod tests {
 
     #[test]
     fn what_is_no_number_stays_visible() {
-        let clip = Clip {
-            low: 0.8,
-            high: 1.2,
-            dual: 3.0,
-        };
+        let clip = Clip { low: 0.8, high: 1.2, dual: 3.0 };
         for advantage in [1.0, -1.0, f64::NAN] {
-            assert!(
-                clip.surrogate(f64::NAN, advantage).loss.is_nan(),
-                "{advantage}"
-            );
+            assert!(clip.surrogate(f64::NAN, advantage).loss.is_nan(), "{advantage}");
         }
         assert!(clip.surrogate(1.0, f64::NAN).loss.is_nan());
     }
 
     #[test]
     fn what_decides_is_reported() {
-        let clip = Clip {
-            low: 0.8,
-            high: 1.2,
-            dual: 3.0,
-        };
+        let clip = Clip { low: 0.8, high: 1.2, dual: 3.0 };
         for (ratio, advantage, clipped, clipped_lower) in [
             (1.0, 1.0, false, false),
             (1.5, 1.0, true, false),
@@ -156,11 +113,7 @@ mod tests {
             (4.0, 0.0, false, false),
         ] {
             let found = clip.surrogate(ratio, advantage);
-            assert_eq!(
-                (found.clipped, found.clipped_lower),
-                (clipped, clipped_lower),
-                "{ratio} {advantage}"
-            );
+            assert_eq!((found.clipped, found.clipped_lower), (clipped, clipped_lower), "{ratio} {advantage}");
         }
     }
 }

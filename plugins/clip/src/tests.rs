@@ -21,18 +21,12 @@ fn batch(layout: Layout, trajectories: &[&[usize]]) -> TestBatch {
 }
 
 fn objective(params: &str, batch: &TestBatch) -> TestLoss {
-    TestScheme::<ClipObjective>::new(params)
-        .unwrap()
-        .objective(batch)
-        .unwrap()
+    TestScheme::<ClipObjective>::new(params).unwrap().objective(batch).unwrap()
 }
 
 fn near(found: f64, expected: f64) {
     let limit = 1e-6 * expected.abs().max(1.0);
-    assert!(
-        (found - expected).abs() < limit,
-        "{found} and not {expected}"
-    );
+    assert!((found - expected).abs() < limit, "{found} and not {expected}");
 }
 
 /// Ratios of 1, so that a token's loss is minus its advantage.
@@ -50,21 +44,9 @@ fn aggregates_by_hand() {
         ("token-mean", 2.0, [0.25, 0.25, 1.0, 0.5]),
         ("token-sum", 8.0, [1.0, 1.0, 4.0, 2.0]),
         ("seq-mean-token-sum", 4.0, [0.5, 0.5, 2.0, 1.0]),
-        (
-            "seq-mean-token-mean",
-            2.0,
-            [1.0 / 6.0, 1.0 / 6.0, 4.0 / 6.0, 1.0],
-        ),
-        (
-            "step-mean-token-mean",
-            7.0 / 3.0,
-            [1.0 / 6.0, 1.0 / 6.0, 4.0 / 3.0, 2.0 / 3.0],
-        ),
-        (
-            "trajectory-mean-token-mean",
-            2.0,
-            [1.0 / 6.0, 1.0 / 6.0, 4.0 / 6.0, 1.0],
-        ),
+        ("seq-mean-token-mean", 2.0, [1.0 / 6.0, 1.0 / 6.0, 4.0 / 6.0, 1.0]),
+        ("step-mean-token-mean", 7.0 / 3.0, [1.0 / 6.0, 1.0 / 6.0, 4.0 / 3.0, 2.0 / 3.0]),
+        ("trajectory-mean-token-mean", 2.0, [1.0 / 6.0, 1.0 / 6.0, 4.0 / 6.0, 1.0]),
     ] {
         let found = objective(&format!(r#"{{"aggregate": "{aggregate}"}}"#), &batch);
         near(found.loss, loss);
@@ -78,27 +60,14 @@ fn aggregates_by_hand() {
 
 #[test]
 fn a_minibatch_has_one_mean_however_it_is_cut() {
-    let rows = with_losses(
-        Layout::Trajectory,
-        &[&[4], &[1]],
-        &[1.0, 1.0, 1.0, 1.0, 3.0],
-    );
+    let rows = with_losses(Layout::Trajectory, &[&[4], &[1]], &[1.0, 1.0, 1.0, 1.0, 3.0]);
     near(objective("{}", &rows).loss, 1.4);
-    let cut: f64 = [vec![0], vec![1]]
-        .iter()
-        .map(|rows_of_cut| micro_batch("{}", &rows, rows_of_cut).0)
-        .sum();
+    let cut: f64 = [vec![0], vec![1]].iter().map(|rows_of_cut| micro_batch("{}", &rows, rows_of_cut).0).sum();
     near(cut, 1.4);
     // A of three step rows with loss 1, B of one with loss 5.
     let steps = with_losses(Layout::Step, &[&[1, 1, 1], &[1]], &[1.0, 1.0, 1.0, 5.0]);
-    near(
-        objective(r#"{"aggregate": "trajectory-mean-token-mean"}"#, &steps).loss,
-        3.0,
-    );
-    near(
-        objective(r#"{"aggregate": "seq-mean-token-mean"}"#, &steps).loss,
-        2.0,
-    );
+    near(objective(r#"{"aggregate": "trajectory-mean-token-mean"}"#, &steps).loss, 3.0);
+    near(objective(r#"{"aggregate": "seq-mean-token-mean"}"#, &steps).loss, 2.0);
 }
 
 #[test]
@@ -156,18 +125,9 @@ fn a_weight_of_zero_is_no_part_at_all() {
         }
     }
     masked.set(WEIGHT, vec![0.0; 4]);
-    for aggregate in [
-        "token-mean",
-        "seq-mean-token-mean",
-        "step-mean-token-mean",
-        "trajectory-mean-token-mean",
-    ] {
+    for aggregate in ["token-mean", "seq-mean-token-mean", "step-mean-token-mean", "trajectory-mean-token-mean"] {
         let found = objective(&format!(r#"{{"aggregate": "{aggregate}"}}"#), &masked);
-        assert_eq!(
-            (found.loss, found.d_logprob),
-            (0.0, vec![0.0; 4]),
-            "{aggregate}"
-        );
+        assert_eq!((found.loss, found.d_logprob), (0.0, vec![0.0; 4]), "{aggregate}");
     }
 }
 
@@ -198,10 +158,7 @@ fn divergence_entropy_and_value_count_tokens_and_not_weights() {
     all.set(NEW_VALUE, vec![0.25, 0.5, -0.25]);
     all.set(VALUE_TARGET, vec![0.25, -0.5, 0.25]);
     take_metrics();
-    let found = objective(
-        r#"{"kl": "k3", "kl_coef": 2, "entropy_coef": 0.5, "value_coef": 3}"#,
-        &all,
-    );
+    let found = objective(r#"{"kl": "k3", "kl_coef": 2, "entropy_coef": 0.5, "value_coef": 3}"#, &all);
     let kl = (0.040_818 + 0.049_859) / 3.0;
     let value = (0.5 + 0.125) / 3.0;
     near(found.loss, 2.0 * kl - 0.5 * 3.0 + 3.0 * value);
@@ -245,28 +202,18 @@ fn what_is_cut_is_reported() {
 #[test]
 fn only_what_is_used_is_asked_for() {
     let reads = |params: &str| -> Vec<String> {
-        let needs = TestScheme::<ClipObjective>::new(params)
-            .unwrap()
-            .needs()
-            .unwrap();
+        let needs = TestScheme::<ClipObjective>::new(params).unwrap().needs().unwrap();
         needs.reads.into_iter().map(|read| read.name).collect()
     };
     let base = ["new_logprob", "old_logprob", "advantage", "weight"];
     assert_eq!(reads("{}"), base);
     assert_eq!(reads(r#"{"kl": "k1"}"#)[4..], ["ref_logprob"]);
     assert_eq!(reads(r#"{"entropy_coef": 0.001}"#)[4..], ["new_entropy"]);
-    assert_eq!(
-        reads(r#"{"value_coef": 1}"#)[4..],
-        ["value", "new_value", "value_target"]
-    );
+    assert_eq!(reads(r#"{"value_coef": 1}"#)[4..], ["value", "new_value", "value_target"]);
 }
 
 /// A micro-batch of some rows of a minibatch: its share of the loss, its tokens and their derivatives.
-fn micro_batch(
-    params: &str,
-    minibatch: &TestBatch,
-    rows: &[usize],
-) -> (f64, Vec<(usize, [f32; 3])>) {
+fn micro_batch(params: &str, minibatch: &TestBatch, rows: &[usize]) -> (f64, Vec<(usize, [f32; 3])>) {
     let offsets = |column: Column<u32>| match minibatch.table().get(column.name()) {
         Some(Data::U32(offsets)) => offsets.iter().map(|o| *o as usize).collect::<Vec<_>>(),
         other => panic!("{other:?}"),
@@ -293,17 +240,9 @@ fn micro_batch(
     let steps: Vec<&[usize]> = shape.iter().map(|(_, steps)| steps.as_slice()).collect();
     let trajectories: Vec<usize> = shape.iter().map(|(trajectory, _)| *trajectory).collect();
     let mut inputs = TestBatch::new(layout, &[&steps]).table().clone();
-    for column in [
-        NEW_LOGPROB,
-        OLD_LOGPROB,
-        REF_LOGPROB,
-        NEW_ENTROPY,
-        NEW_VALUE,
-        VALUE,
-        VALUE_TARGET,
-        ADVANTAGE,
-        WEIGHT,
-    ] {
+    for column in
+        [NEW_LOGPROB, OLD_LOGPROB, REF_LOGPROB, NEW_ENTROPY, NEW_VALUE, VALUE, VALUE_TARGET, ADVANTAGE, WEIGHT]
+    {
         if let Some(data) = minibatch.table().get(column.name()) {
             inputs.set(column.name(), data.gather(&tokens));
         }
@@ -311,11 +250,7 @@ fn micro_batch(
     let all = minibatch.table().f32(WEIGHT);
     let all = all.map_or_else(|| vec![1.0; minibatch.tokens()], <[f32]>::to_vec);
     let weight: Vec<f32> = tokens.iter().map(|token| all[*token]).collect();
-    Denominators::of(minibatch.table(), &all).unwrap().put_into(
-        &mut inputs,
-        &weight,
-        &trajectories,
-    );
+    Denominators::of(minibatch.table(), &all).unwrap().put_into(&mut inputs, &weight, &trajectories);
     inputs.put(WEIGHT, weight);
 
     let mut outputs = Table::default();
@@ -330,8 +265,7 @@ fn micro_batch(
         panic!("the loss is an output");
     };
     let slopes = columns.map(|column| outputs.f32(column).unwrap().to_vec());
-    let of_token =
-        |(i, token): (usize, &usize)| (*token, [slopes[0][i], slopes[1][i], slopes[2][i]]);
+    let of_token = |(i, token): (usize, &usize)| (*token, [slopes[0][i], slopes[1][i], slopes[2][i]]);
     (loss[0], tokens.iter().enumerate().map(of_token).collect())
 }
 
@@ -348,22 +282,15 @@ const AGGREGATES: [&str; 7] = [
 /// Parameters with every term on.
 fn parameters() -> impl Strategy<Value = String> {
     let choice = |names: &[&'static str]| prop::sample::select(names.to_vec());
-    (
-        choice(&AGGREGATES),
-        choice(&["token", "step", "row"]),
-        choice(&["k1", "k2", "k3", "abs"]),
-    )
-        .prop_map(|(aggregate, ratio, kl)| {
-            let norm = if aggregate == "seq-mean-token-sum-norm" {
-                r#", "norm_length": 7"#
-            } else {
-                ""
-            };
+    (choice(&AGGREGATES), choice(&["token", "step", "row"]), choice(&["k1", "k2", "k3", "abs"])).prop_map(
+        |(aggregate, ratio, kl)| {
+            let norm = if aggregate == "seq-mean-token-sum-norm" { r#", "norm_length": 7"# } else { "" };
             format!(
                 r#"{{"aggregate": "{aggregate}", "ratio": "{ratio}", "kl": "{kl}", "kl_coef": 0.3,
                 "entropy_coef": 0.2, "value_coef": 0.7, "high": 0.3{norm}}}"#
             )
-        })
+        },
+    )
 }
 
 /// A minibatch with random numbers in every column.
@@ -376,9 +303,7 @@ fn minibatch() -> impl Strategy<Value = TestBatch> {
         let mut batch = TestBatch::new(layout, &[&views]);
         let mut state = seed;
         let mut uniform = move |low: f32, high: f32| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             low + (high - low) * ((state >> 40) as f32 / 16_777_216.0)
         };
         for (column, low, high) in [

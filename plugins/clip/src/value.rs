@@ -32,11 +32,7 @@ pub fn value_loss(new: f64, old: f64, target: f64, clip: f64) -> ValueLoss {
     } else {
         error
     };
-    ValueLoss {
-        loss: plain.max(clipped) / 2.0,
-        slope,
-        clipped: clipped > plain,
-    }
+    ValueLoss { loss: plain.max(clipped) / 2.0, slope, clipped: clipped > plain }
 }
 
 #[cfg(test)]

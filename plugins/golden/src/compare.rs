@@ -11,11 +11,7 @@ pub const LIMIT_OF_FLOAT32: f64 = 2e-4;
 /// The limit of a field, by what its variant says it was computed in: `float32`, or a sentence in which a field may be
 /// named, as in `float64 (row_group_std: float32)`.
 pub fn limit(dtype: &str, field: &str) -> f64 {
-    if dtype == "float32" || dtype.contains(&format!("{field}: float32")) {
-        LIMIT_OF_FLOAT32
-    } else {
-        LIMIT
-    }
+    if dtype == "float32" || dtype.contains(&format!("{field}: float32")) { LIMIT_OF_FLOAT32 } else { LIMIT }
 }
 
 /// The numbers of a field, row after row.
@@ -40,12 +36,7 @@ fn push(value: &Value, out: &mut Vec<f64>) -> Result<()> {
 
 /// The largest difference, divided by the largest expected size where that is above 1.
 pub fn difference(found: &[f64], expected: &[f64]) -> Result<f64> {
-    ensure!(
-        found.len() == expected.len(),
-        "{} numbers, and {} were expected",
-        found.len(),
-        expected.len()
-    );
+    ensure!(found.len() == expected.len(), "{} numbers, and {} were expected", found.len(), expected.len());
     let scale = expected.iter().fold(1.0_f64, |scale, e| scale.max(e.abs()));
     let mut largest = 0.0_f64;
     for (found, expected) in found.iter().zip(expected) {
@@ -76,10 +67,7 @@ mod tests {
 
     #[test]
     fn rows_are_read_one_after_the_other() {
-        assert_eq!(
-            flatten(&json!([[1, 2.5], [], [-3]])).unwrap(),
-            [1.0, 2.5, -3.0]
-        );
+        assert_eq!(flatten(&json!([[1, 2.5], [], [-3]])).unwrap(), [1.0, 2.5, -3.0]);
         assert_eq!(flatten(&json!(4)).unwrap(), [4.0]);
         assert!(flatten(&json!([["x"]])).is_err());
     }

@@ -43,10 +43,7 @@ pub struct Evaluator {
 impl Evaluator {
     /// With plugins from here.
     pub fn new(search: SearchPath) -> Self {
-        Self {
-            search,
-            pipelines: BTreeMap::new(),
-        }
+        Self { search, pipelines: BTreeMap::new() }
     }
 
     fn pipeline(&mut self, run: &Run) -> Result<&mut Pipeline> {
@@ -67,29 +64,17 @@ impl Evaluator {
         let pipeline = self.pipeline(run)?;
         let scored = batches(episodes, run.unit)
             .iter()
-            .map(|batch| {
-                batch
-                    .as_ref()
-                    .map(|batch| score(pipeline, batch))
-                    .transpose()
-            })
+            .map(|batch| batch.as_ref().map(|batch| score(pipeline, batch)).transpose())
             .collect::<Result<Vec<_>>>()?;
         run.fields
             .iter()
-            .map(|(name, source)| {
-                numbers(source, run.unit, &scored, episodes).with_context(|| name.clone())
-            })
+            .map(|(name, source)| numbers(source, run.unit, &scored, episodes).with_context(|| name.clone()))
             .collect()
     }
 }
 
 fn score(pipeline: &mut Pipeline, episodes: &[Trajectory]) -> Result<Scored> {
-    let counters = Counters {
-        iteration: 0,
-        iterations: 1,
-        update: 0,
-        updates: 1,
-    };
+    let counters = Counters { iteration: 0, iterations: 1, update: 0, updates: 1 };
     let scored = offline::score(pipeline, episodes, counters)?;
     let mut metrics = BTreeMap::new();
     for scheme in pipeline.schemes_mut() {
@@ -107,12 +92,7 @@ fn score(pipeline: &mut Pipeline, episodes: &[Trajectory]) -> Result<Scored> {
     })
 }
 
-fn numbers(
-    source: &Source,
-    unit: Unit,
-    scored: &[Option<Scored>],
-    episodes: &[Trajectory],
-) -> Result<Vec<f64>> {
+fn numbers(source: &Source, unit: Unit, scored: &[Option<Scored>], episodes: &[Trajectory]) -> Result<Vec<f64>> {
     if unit != Unit::Whole {
         let loss = |batch: &Option<Scored>| match batch {
             None => Ok(0.0),
@@ -140,10 +120,7 @@ fn numbers(
         Source::Advantages => column(|step| &step.advantage),
         Source::RowAdvantages => {
             let advantages = column(|step| &step.advantage);
-            first_tokens(episodes)
-                .into_iter()
-                .map(|first| first.map_or(0.0, |first| advantages[first]))
-                .collect()
+            first_tokens(episodes).into_iter().map(|first| first.map_or(0.0, |first| advantages[first])).collect()
         }
         Source::Weights => column(|step| &step.weight),
         Source::WeightSum => vec![column(|step| &step.weight).iter().sum()],

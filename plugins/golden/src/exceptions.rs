@@ -28,13 +28,10 @@ struct Entry {
 impl Entry {
     fn covers(&self, algorithm: &str, variant: &str) -> bool {
         self.algorithm == algorithm
-            && self
-                .variants
-                .iter()
-                .any(|pattern| match pattern.strip_suffix('*') {
-                    Some(start) => variant.starts_with(start),
-                    None => variant == pattern,
-                })
+            && self.variants.iter().any(|pattern| match pattern.strip_suffix('*') {
+                Some(start) => variant.starts_with(start),
+                None => variant == pattern,
+            })
     }
 }
 
@@ -63,21 +60,12 @@ impl Exceptions {
 
     /// Why a field of a variant is not compared, if it is in the list.
     pub fn field(&self, algorithm: &str, variant: &str, field: &str) -> Option<&str> {
-        self.find(algorithm, variant, |entry| {
-            entry.fields.iter().any(|name| name == field)
-        })
+        self.find(algorithm, variant, |entry| entry.fields.iter().any(|name| name == field))
     }
 
-    fn find(
-        &self,
-        algorithm: &str,
-        variant: &str,
-        accept: impl Fn(&Entry) -> bool,
-    ) -> Option<&str> {
+    fn find(&self, algorithm: &str, variant: &str, accept: impl Fn(&Entry) -> bool) -> Option<&str> {
         let mut entries = self.entry.iter();
-        entries
-            .find(|entry| entry.covers(algorithm, variant) && accept(entry))
-            .map(|entry| entry.reason.as_str())
+        entries.find(|entry| entry.covers(algorithm, variant) && accept(entry)).map(|entry| entry.reason.as_str())
     }
 
     /// Entries of algorithms that these files have, and that stand for none of their variants or fields.
@@ -88,16 +76,11 @@ impl Exceptions {
             variants.peek().is_none()
                 || variants.any(|variant| {
                     entry.covers(&entry.algorithm, &variant.name)
-                        && entry
-                            .fields
-                            .iter()
-                            .all(|field| variant.expected.contains_key(field))
+                        && entry.fields.iter().all(|field| variant.expected.contains_key(field))
                 })
         };
         let unused = self.entry.iter().filter(|entry| !used(entry));
-        unused
-            .map(|entry| format!("{}: {}", entry.algorithm, entry.variants.join(", ")))
-            .collect()
+        unused.map(|entry| format!("{}: {}", entry.algorithm, entry.variants.join(", "))).collect()
     }
 }
 
@@ -134,19 +117,13 @@ mod tests {
     #[test]
     fn patterns_and_fields() {
         let list = Exceptions::parse(LIST).unwrap();
-        assert_eq!(
-            list.variant("grpo", "openrlhf_x"),
-            Some("another algorithm")
-        );
+        assert_eq!(list.variant("grpo", "openrlhf_x"), Some("another algorithm"));
         assert_eq!(list.variant("grpo", "verl_opo2"), None);
         assert_eq!(list.variant("kl", "verl_opo"), None);
         assert_eq!(list.variant("grpo", "ragen"), None);
         assert_eq!(list.field("grpo", "ragen", "std"), Some("not seen"));
         assert_eq!(list.field("grpo", "ragen", "mean"), None);
-        assert!(
-            Exceptions::parse("[[entry]]\nalgorithm = \"a\"\nvariants = []\nreason = \"r\"")
-                .is_err()
-        );
+        assert!(Exceptions::parse("[[entry]]\nalgorithm = \"a\"\nvariants = []\nreason = \"r\"").is_err());
     }
 
     #[test]
@@ -156,10 +133,7 @@ mod tests {
         assert!(list.unused(&[file("grpo", &both)]).is_empty());
         assert!(list.unused(&[file("kl", &variant("k1", "x"))]).is_empty());
         let other = [variant("verl", "x"), variant("ragen", "mean")].join(",");
-        assert_eq!(
-            list.unused(&[file("grpo", &other)]),
-            ["grpo: verl_opo, openrlhf_*", "grpo: ragen"]
-        );
+        assert_eq!(list.unused(&[file("grpo", &other)]), ["grpo: verl_opo, openrlhf_*", "grpo: ragen"]);
     }
 
     #[test]

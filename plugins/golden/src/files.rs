@@ -117,9 +117,7 @@ impl Folder {
     /// A folder that exists.
     pub fn open(path: &Path) -> Result<Self> {
         ensure!(path.is_dir(), "{} is no folder", path.display());
-        Ok(Self {
-            path: path.to_owned(),
-        })
+        Ok(Self { path: path.to_owned() })
     }
 
     /// The golden files of these algorithms, or of all, by algorithm and case.
@@ -148,11 +146,7 @@ impl Folder {
                 bail!("{} has no file {wanted}.CASE.json", self.path.display());
             }
         }
-        ensure!(
-            !files.is_empty(),
-            "{} has no file ALGORITHM.CASE.json",
-            self.path.display()
-        );
+        ensure!(!files.is_empty(), "{} has no file ALGORITHM.CASE.json", self.path.display());
         Ok(files)
     }
 
@@ -176,9 +170,6 @@ impl Folder {
 }
 
 fn check_schema(name: &str, found: &str, expected: &str) -> Result<()> {
-    ensure!(
-        found == expected,
-        "{name}: schema `{found}`, and `{expected}` was expected"
-    );
+    ensure!(found == expected, "{name}: schema `{found}`, and `{expected}` was expected");
     Ok(())
 }

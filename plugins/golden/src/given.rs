@@ -32,19 +32,10 @@ impl Scheme for Given {
 
     fn needs(&self) -> Needs {
         let needs = Needs::hooks(&[Hook::Advantage]).reads(&[GIVEN_ADVANTAGE.any()]);
-        if self.0.value_target {
-            needs.reads(&[GIVEN_VALUE_TARGET.any()]).value_target()
-        } else {
-            needs
-        }
+        if self.0.value_target { needs.reads(&[GIVEN_VALUE_TARGET.any()]).value_target() } else { needs }
     }
 
-    fn advantage(
-        &mut self,
-        batch: &Batch<'_>,
-        out: &mut Advantages<'_>,
-        _context: &Context,
-    ) -> Result<()> {
+    fn advantage(&mut self, batch: &Batch<'_>, out: &mut Advantages<'_>, _context: &Context) -> Result<()> {
         out.advantage.copy_from_slice(batch.get(GIVEN_ADVANTAGE)?);
         if self.0.value_target {
             let Some(targets) = out.value_target.as_deref_mut() else {

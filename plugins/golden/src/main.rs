@@ -75,12 +75,7 @@ fn run(arguments: &Arguments) -> Result<Counts> {
     let mut evaluator = Evaluator::new(SearchPath::new(arguments.plugins.iter().cloned()));
     let mut counts = Counts::default();
     for file in &files {
-        let mut inputs = Inputs {
-            folder: &folder,
-            file,
-            input: None,
-            gae: None,
-        };
+        let mut inputs = Inputs { folder: &folder, file, input: None, gae: None };
         for variant in &file.variants {
             let name = format!("{} {} {}", file.algorithm, file.case, variant.name);
             let planned = mapping::plan(&file.algorithm, variant);
@@ -107,10 +102,7 @@ fn run(arguments: &Arguments) -> Result<Counts> {
     }
     for entry in exceptions.unused(&files) {
         counts.failed += 1;
-        print(
-            "not_expressed.toml",
-            &format!("FAIL stands for nothing: {entry}"),
-        )?;
+        print("not_expressed.toml", &format!("FAIL stands for nothing: {entry}"))?;
     }
     writeln!(
         stdout(),
@@ -149,9 +141,7 @@ fn compare_variant(
         let input = inputs.input.as_ref().context("the rollouts were read")?;
         let episodes = rollouts::episodes(input, plan.layout, run, inputs.gae.as_ref())?;
         let mut wanted = run.clone();
-        wanted
-            .fields
-            .retain(|(field, _)| variant.expected.contains_key(field));
+        wanted.fields.retain(|(field, _)| variant.expected.contains_key(field));
         let found = evaluator.evaluate(&wanted, &episodes)?;
         for ((field, _), found) in wanted.fields.iter().zip(found) {
             let expected = compare::flatten(&variant.expected[field]);

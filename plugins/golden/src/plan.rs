@@ -104,10 +104,7 @@ impl Run {
 
     /// The same advantage for every token.
     pub fn constant(advantage: f32) -> Self {
-        Self {
-            given: Given::Constant(advantage),
-            ..Self::new(vec![given(false)])
-        }
+        Self { given: Given::Constant(advantage), ..Self::new(vec![given(false)]) }
     }
 
     /// With an objective.
@@ -139,8 +136,5 @@ impl Run {
 
 /// The plugin that hands on what stands in the rollouts.
 pub fn given(value_target: bool) -> Scheme {
-    Scheme {
-        plugin: "given",
-        params: json!({"value_target": value_target}),
-    }
+    Scheme { plugin: "given", params: json!({"value_target": value_target}) }
 }

@@ -24,23 +24,14 @@ impl Gae {
         let variant = variant.with_context(|| format!("ppo_gae.{}: no {VARIANT}", file.case))?;
         let matrix = |field: &str| -> Result<Vec<Vec<f32>>> {
             let value = variant.expected.get(field).unwrap_or(&Value::Null);
-            serde_json::from_value(value.clone())
-                .with_context(|| format!("ppo_gae.{}, {VARIANT}, {field}", file.case))
+            serde_json::from_value(value.clone()).with_context(|| format!("ppo_gae.{}, {VARIANT}, {field}", file.case))
         };
-        Ok(Self {
-            advantages: matrix("whitened_advantages")?,
-            returns: matrix("returns")?,
-        })
+        Ok(Self { advantages: matrix("whitened_advantages")?, returns: matrix("returns")? })
     }
 }
 
 /// The episodes that a run is made on.
-pub fn episodes(
-    input: &Input,
-    layout: Layout,
-    run: &Run,
-    gae: Option<&Gae>,
-) -> Result<Vec<Trajectory>> {
+pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> Result<Vec<Trajectory>> {
     let mut episodes = Vec::new();
     let mut rows = 0;
     for group in &input.groups {
@@ -49,19 +40,12 @@ pub fn episodes(
             let mut steps = Vec::new();
             let mut place = 0;
             for step in &source.steps {
-                let mut tokens = Tokens {
-                    kind: step.tokens.kind.clone(),
-                    ..Tokens::default()
-                };
+                let mut tokens = Tokens { kind: step.tokens.kind.clone(), ..Tokens::default() };
                 let count = tokens.kind.len();
                 tokens.columns.clone_from(&step.tokens.columns);
                 let at = |matrix: &[Vec<f32>]| -> Result<Vec<f32>> {
-                    let row = matrix
-                        .get(index)
-                        .and_then(|row| row.get(place..place + count));
-                    Ok(row
-                        .with_context(|| format!("{}: too few numbers", source.traj_id))?
-                        .to_vec())
+                    let row = matrix.get(index).and_then(|row| row.get(place..place + count));
+                    Ok(row.with_context(|| format!("{}: too few numbers", source.traj_id))?.to_vec())
                 };
                 let gae = || gae.context("the advantages of ppo_gae are needed");
                 let (advantage, target) = match run.given {
@@ -71,8 +55,7 @@ pub fn episodes(
                     Given::Returns => (Some(vec![0.0; count]), Some(at(&gae()?.returns)?)),
                 };
                 place += count;
-                adapt(&mut tokens, run, advantage, target)
-                    .with_context(|| source.traj_id.clone())?;
+                adapt(&mut tokens, run, advantage, target).with_context(|| source.traj_id.clone())?;
                 if layout == Layout::Step {
                     drop_observations(&mut tokens);
                 }
@@ -98,11 +81,7 @@ pub fn episodes(
                 layout,
                 group: group.group_id.clone(),
                 trajectory: source.traj_id.clone(),
-                status: if source.truncated {
-                    Status::TruncatedSteps
-                } else {
-                    Status::Completed
-                },
+                status: if source.truncated { Status::TruncatedSteps } else { Status::Completed },
                 outcome: Some(source.outcome_reward as f32),
                 steps,
                 ..Trajectory::default()
@@ -113,12 +92,7 @@ pub fn episodes(
 }
 
 /// Puts in what a run changes, and leaves out what only an objective reads where there is none.
-fn adapt(
-    tokens: &mut Tokens,
-    run: &Run,
-    advantage: Option<Vec<f32>>,
-    target: Option<Vec<f32>>,
-) -> Result<()> {
+fn adapt(tokens: &mut Tokens, run: &Run, advantage: Option<Vec<f32>>, target: Option<Vec<f32>>) -> Result<()> {
     let columns = &mut tokens.columns;
     for (name, column) in columns.iter() {
         ensure!(
@@ -139,10 +113,7 @@ fn adapt(
         let new = value.iter().map(|v| (0.9 * f64::from(*v) + 0.1) as f32);
         columns.insert("new_value".into(), new.collect());
     }
-    for (name, column) in [
-        ("given_advantage", advantage),
-        ("given_value_target", target),
-    ] {
+    for (name, column) in [("given_advantage", advantage), ("given_value_target", target)] {
         if let Some(column) = column {
             columns.insert(name.into(), column);
         }
@@ -151,9 +122,8 @@ fn adapt(
 }
 
 fn drop_observations(tokens: &mut Tokens) {
-    let keep: Vec<usize> = (0..tokens.kind.len())
-        .filter(|token| tokens.kind[*token] != TokenKind::Observation)
-        .collect();
+    let keep: Vec<usize> =
+        (0..tokens.kind.len()).filter(|token| tokens.kind[*token] != TokenKind::Observation).collect();
     for column in tokens.columns.values_mut() {
         *column = keep.iter().map(|token| column[*token]).collect();
     }
@@ -164,10 +134,7 @@ fn drop_observations(tokens: &mut Tokens) {
 /// environment.
 pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory>>> {
     let alone = |episode: &Trajectory, steps: Vec<Step>| {
-        let part = Trajectory {
-            steps,
-            ..episode.clone()
-        };
+        let part = Trajectory { steps, ..episode.clone() };
         Some(vec![part])
     };
     match unit {
@@ -176,11 +143,7 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
             .iter()
             .flat_map(|episode| match episode.layout {
                 Layout::Trajectory => vec![Some(vec![episode.clone()])],
-                Layout::Step => episode
-                    .steps
-                    .iter()
-                    .map(|step| alone(episode, vec![step.clone()]))
-                    .collect(),
+                Layout::Step => episode.steps.iter().map(|step| alone(episode, vec![step.clone()])).collect(),
             })
             .collect(),
         Unit::Token => {
@@ -188,24 +151,15 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
             for episode in episodes {
                 for step in &episode.steps {
                     for (token, kind) in step.tokens.kind.iter().enumerate() {
-                        let one = |(name, column): (&String, &Vec<f32>)| {
-                            (name.clone(), vec![column[token]])
-                        };
+                        let one = |(name, column): (&String, &Vec<f32>)| (name.clone(), vec![column[token]]);
                         let tokens = Tokens {
                             kind: vec![*kind],
                             columns: step.tokens.columns.iter().map(one).collect(),
                             ..Tokens::default()
                         };
-                        let one = Step {
-                            tokens,
-                            ..step.clone()
-                        };
+                        let one = Step { tokens, ..step.clone() };
                         let trained = *kind != TokenKind::Observation;
-                        batches.push(if trained {
-                            alone(episode, vec![one])
-                        } else {
-                            None
-                        });
+                        batches.push(if trained { alone(episode, vec![one]) } else { None });
                     }
                 }
             }
@@ -223,9 +177,7 @@ pub fn first_tokens(episodes: &[Trajectory]) -> Vec<Option<usize>> {
         for (index, step) in episode.steps.iter().enumerate() {
             kinds.extend(&step.tokens.kind);
             if episode.layout == Layout::Step || index + 1 == episode.steps.len() {
-                let first = kinds
-                    .iter()
-                    .position(|kind| **kind != TokenKind::Observation);
+                let first = kinds.iter().position(|kind| **kind != TokenKind::Observation);
                 firsts.push(first.map(|first| place + first));
                 place += kinds.len();
                 kinds.clear();
@@ -266,21 +218,11 @@ mod tests {
 
     #[test]
     fn rows_of_steps_have_no_tokens_of_the_environment() {
-        let gae = Gae {
-            advantages: vec![vec![0.0, 1.0, 2.0, 3.0]],
-            returns: vec![vec![0.0, 4.0, 5.0, 6.0]],
-        };
-        let run = Run {
-            given: Given::Returns,
-            new_values: true,
-            ..run()
-        };
+        let gae = Gae { advantages: vec![vec![0.0, 1.0, 2.0, 3.0]], returns: vec![vec![0.0, 4.0, 5.0, 6.0]] };
+        let run = Run { given: Given::Returns, new_values: true, ..run() };
         let of = |layout| episodes(&input(), layout, &run, Some(&gae)).unwrap();
         let episode = &of(Layout::Step)[0];
-        assert_eq!(
-            (episode.outcome, episode.status),
-            (Some(2.0), Status::TruncatedSteps)
-        );
+        assert_eq!((episode.outcome, episode.status), (Some(2.0), Status::TruncatedSteps));
         let columns = &episode.steps[0].tokens.columns;
         assert_eq!(columns["new_logprob"], [1.0, 2.0]);
         assert_eq!(columns["new_entropy"], [1.0, 2.0]);
@@ -295,21 +237,11 @@ mod tests {
 
     #[test]
     fn a_masked_row_has_no_response_token() {
-        let run = Run {
-            masked_rows: [1].into(),
-            ..run()
-        };
+        let run = Run { masked_rows: [1].into(), ..run() };
         let masked = |layout| -> Vec<bool> {
             let episodes = episodes(&input(), layout, &run, None).unwrap();
             let steps = episodes[0].steps.iter();
-            steps
-                .map(|step| {
-                    step.tokens
-                        .kind
-                        .iter()
-                        .all(|k| *k == TokenKind::Observation)
-                })
-                .collect()
+            steps.map(|step| step.tokens.kind.iter().all(|k| *k == TokenKind::Observation)).collect()
         };
         assert_eq!(masked(Layout::Step), [false, true]);
         assert_eq!(masked(Layout::Trajectory), [false, false]);
@@ -319,12 +251,7 @@ mod tests {
     fn without_an_objective_there_are_no_fresh_log_probabilities() {
         let run = Run::new(Vec::new());
         let episodes = episodes(&input(), Layout::Trajectory, &run, None).unwrap();
-        assert!(
-            !episodes[0].steps[0]
-                .tokens
-                .columns
-                .contains_key("new_logprob")
-        );
+        assert!(!episodes[0].steps[0].tokens.columns.contains_key("new_logprob"));
     }
 
     #[test]
@@ -336,17 +263,11 @@ mod tests {
                 let steps = batch.iter().flat_map(|episode| &episode.steps);
                 Some(steps.map(|step| step.tokens.kind.len()).sum::<usize>())
             };
-            batches(&episodes, unit)
-                .iter()
-                .map(tokens)
-                .collect::<Vec<_>>()
+            batches(&episodes, unit).iter().map(tokens).collect::<Vec<_>>()
         };
         assert_eq!(of(Layout::Trajectory, Unit::Whole), [Some(4)]);
         assert_eq!(of(Layout::Trajectory, Unit::Row), [Some(4)]);
         assert_eq!(of(Layout::Step, Unit::Row), [Some(2), Some(1)]);
-        assert_eq!(
-            of(Layout::Trajectory, Unit::Token),
-            [None, Some(1), Some(1), Some(1)]
-        );
+        assert_eq!(of(Layout::Trajectory, Unit::Token), [None, Some(1), Some(1), Some(1)]);
     }
 }

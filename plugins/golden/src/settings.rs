@@ -26,10 +26,7 @@ pub struct Settings<'a> {
 impl<'a> Settings<'a> {
     /// All of it unread.
     pub fn new(values: &'a Map<String, Value>) -> Self {
-        Self {
-            values,
-            unread: values.keys().map(String::as_str).collect(),
-        }
+        Self { values, unread: values.keys().map(String::as_str).collect() }
     }
 
     fn value(&mut self, key: &str) -> Option<&'a Value> {
@@ -67,11 +64,7 @@ impl<'a> Settings<'a> {
 
     /// A text, if it is there.
     pub fn optional_text(&mut self, key: &str) -> Result<Option<&'a str>> {
-        if self.values.contains_key(key) {
-            self.text(key).map(Some)
-        } else {
-            Ok(None)
-        }
+        if self.values.contains_key(key) { self.text(key).map(Some) } else { Ok(None) }
     }
 
     /// True or false.
@@ -88,15 +81,11 @@ impl<'a> Settings<'a> {
             return Ok(Vec::new());
         };
         let indices = value.as_array().and_then(|list| {
-            list.iter()
-                .map(|index| index.as_u64().map(|index| index as usize))
-                .collect::<Option<Vec<usize>>>()
+            list.iter().map(|index| index.as_u64().map(|index| index as usize)).collect::<Option<Vec<usize>>>()
         });
         match indices {
             Some(indices) => Ok(indices),
-            None => inexpressible(format!(
-                "the setting `{key}` is {value}, and no list of rows"
-            )),
+            None => inexpressible(format!("the setting `{key}` is {value}, and no list of rows")),
         }
     }
 
@@ -104,9 +93,7 @@ impl<'a> Settings<'a> {
     pub fn must_be(&mut self, key: &str, expected: &Value) -> Result<()> {
         match self.value(key) {
             Some(value) if value == expected => Ok(()),
-            other => inexpressible(format!(
-                "the setting `{key}` is {other:?}, and not {expected}"
-            )),
+            other => inexpressible(format!("the setting `{key}` is {other:?}, and not {expected}")),
         }
     }
 
@@ -135,8 +122,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_nobody_read_is_refused() {
-        let Value::Object(values) = json!({"low": 0.2, "delta": null, "mode": "x", "note": "y"})
-        else {
+        let Value::Object(values) = json!({"low": 0.2, "delta": null, "mode": "x", "note": "y"}) else {
             unreachable!("an object");
         };
         let mut settings = Settings::new(&values);
@@ -145,9 +131,6 @@ mod tests {
         assert_eq!(settings.optional_text("absent"), Ok(None));
         assert!(settings.number("mode").is_err());
         assert!(settings.number("absent").is_err());
-        assert_eq!(
-            settings.finish(),
-            inexpressible("nothing reads the settings note")
-        );
+        assert_eq!(settings.finish(), inexpressible("nothing reads the settings note"));
     }
 }

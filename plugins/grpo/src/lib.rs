@@ -158,14 +158,10 @@ struct Counts {
 impl Scheme for Grpo {
     type Params = Params;
     const NAME: &'static str = "grpo";
-    const ABOUT: &'static str =
-        "The episode's reward against its group's mean and deviation, on every token.";
+    const ABOUT: &'static str = "The episode's reward against its group's mean and deviation, on every token.";
 
     fn new(params: Params, _host: Host) -> Result<Self> {
-        Ok(Self {
-            params,
-            scores: Vec::new(),
-        })
+        Ok(Self { params, scores: Vec::new() })
     }
 
     fn needs(&self) -> Needs {
@@ -176,12 +172,7 @@ impl Scheme for Grpo {
         }
     }
 
-    fn advantage(
-        &mut self,
-        batch: &Batch<'_>,
-        out: &mut Advantages<'_>,
-        context: &Context,
-    ) -> Result<()> {
+    fn advantage(&mut self, batch: &Batch<'_>, out: &mut Advantages<'_>, context: &Context) -> Result<()> {
         let outcome = batch.get(OUTCOME)?;
         let mut rows = batch.rows().peekable();
         let mut counts = Counts::default();
@@ -203,9 +194,7 @@ impl Scheme for Grpo {
             for trajectory in group.trajectories() {
                 let advantage = match baseline {
                     Baseline::Flat => 0.0,
-                    Baseline::Spread { mean, scale } => {
-                        (f64::from(outcome[trajectory.index()]) - mean) / scale
-                    }
+                    Baseline::Spread { mean, scale } => (f64::from(outcome[trajectory.index()]) - mean) / scale,
                 };
                 out.advantage[trajectory.tokens()].fill(advantage as f32);
             }
@@ -223,21 +212,15 @@ impl Grpo {
     fn baseline(&mut self, counts: &mut Counts) -> Baseline {
         counts.groups += 1;
         // Sums over sorted values do not depend on the order of the trajectories.
-        self.scores
-            .sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.scores.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let entries: u32 = self.scores.iter().map(|(_, entries)| entries).sum();
         if entries == 1 {
             counts.singleton += 1;
             return match self.params.singleton {
                 Singleton::Zero => Baseline::Flat,
-                Singleton::Raw => Baseline::Spread {
-                    mean: 0.0,
-                    scale: if self.params.std {
-                        1.0 + self.params.eps
-                    } else {
-                        1.0
-                    },
-                },
+                Singleton::Raw => {
+                    Baseline::Spread { mean: 0.0, scale: if self.params.std { 1.0 + self.params.eps } else { 1.0 } }
+                }
             };
         }
         let first = self.scores[0].0;
@@ -247,10 +230,7 @@ impl Grpo {
         }
         let n = f64::from(entries);
         let sum = |term: &dyn Fn(f64) -> f64| -> f64 {
-            self.scores
-                .iter()
-                .map(|(score, entries)| f64::from(*entries) * term(f64::from(*score)))
-                .sum()
+            self.scores.iter().map(|(score, entries)| f64::from(*entries) * term(f64::from(*score))).sum()
         };
         let mean = sum(&|score| score) / n;
         let scale = if self.params.std {

@@ -13,37 +13,24 @@ use super::Grpo;
 type Group<'a> = &'a [(f32, usize)];
 
 fn batch(layout: Layout, groups: &[Group<'_>]) -> TestBatch {
-    let steps: Vec<Vec<Vec<usize>>> = groups
-        .iter()
-        .map(|group| group.iter().map(|(_, steps)| vec![2; *steps]).collect())
-        .collect();
-    let trajectories: Vec<Vec<&[usize]>> = steps
-        .iter()
-        .map(|group| group.iter().map(Vec::as_slice).collect())
-        .collect();
+    let steps: Vec<Vec<Vec<usize>>> =
+        groups.iter().map(|group| group.iter().map(|(_, steps)| vec![2; *steps]).collect()).collect();
+    let trajectories: Vec<Vec<&[usize]>> =
+        steps.iter().map(|group| group.iter().map(Vec::as_slice).collect()).collect();
     let groups_of_steps: Vec<&[&[usize]]> = trajectories.iter().map(Vec::as_slice).collect();
     let mut batch = TestBatch::new(layout, &groups_of_steps);
-    batch.set(
-        OUTCOME,
-        groups.iter().flat_map(|g| g.iter().map(|t| t.0)).collect(),
-    );
+    batch.set(OUTCOME, groups.iter().flat_map(|g| g.iter().map(|t| t.0)).collect());
     batch
 }
 
 /// The advantage of each trajectory, after checking that it is the same on all its tokens.
 fn advantages(layout: Layout, params: &str, groups: &[Group<'_>]) -> Vec<f32> {
-    let tokens = TestScheme::<Grpo>::new(params)
-        .unwrap()
-        .advantage(&batch(layout, groups))
-        .unwrap();
+    let tokens = TestScheme::<Grpo>::new(params).unwrap().advantage(&batch(layout, groups)).unwrap();
     let mut next = 0;
     let mut out = Vec::new();
     for (_, steps) in groups.iter().flat_map(|group| group.iter()) {
         let own = &tokens[next..next + 2 * steps];
-        assert!(
-            own.iter().all(|a| a.to_bits() == own[0].to_bits()),
-            "{own:?}"
-        );
+        assert!(own.iter().all(|a| a.to_bits() == own[0].to_bits()), "{own:?}");
         out.push(own[0]);
         next += 2 * steps;
     }
@@ -67,18 +54,8 @@ fn check_layout(layout: Layout, params: &str, groups: &[Group<'_>], expected: &[
 fn the_toy_group() {
     let group: Group<'_> = &[(10.0, 3), (0.0, 4), (10.0, 2)];
     let (rows, trajectories) = (r#"{"over": "rows"}"#, "{}");
-    check_layout(
-        Layout::Step,
-        rows,
-        &[group],
-        &[0.843_274, -1.054_092, 0.843_274],
-    );
-    check_layout(
-        Layout::Step,
-        trajectories,
-        &[group],
-        &[0.577_35, -1.154_7, 0.577_35],
-    );
+    check_layout(Layout::Step, rows, &[group], &[0.843_274, -1.054_092, 0.843_274]);
+    check_layout(Layout::Step, trajectories, &[group], &[0.577_35, -1.154_7, 0.577_35]);
     // A row that is a trajectory counts once however it is asked for.
     check(rows, &[group], &[0.577_35, -1.154_7, 0.577_35]);
 }
@@ -87,19 +64,11 @@ fn the_toy_group() {
 fn ragged_groups_have_their_own_baselines() {
     check(
         r#"{"std": false}"#,
-        &[
-            &[(1.0, 1), (2.0, 1), (3.0, 1), (4.0, 1)],
-            &[(10.0, 1), (12.0, 1)],
-            &[(5.0, 1), (6.0, 1), (7.0, 1)],
-        ],
+        &[&[(1.0, 1), (2.0, 1), (3.0, 1), (4.0, 1)], &[(10.0, 1), (12.0, 1)], &[(5.0, 1), (6.0, 1), (7.0, 1)]],
         &[-1.5, -0.5, 0.5, 1.5, -1.0, 1.0, -1.0, 0.0, 1.0],
     );
     let constant: Group<'_> = &[(5.0, 1), (5.0, 2), (5.0, 1)];
-    let found = advantages(
-        Layout::Trajectory,
-        "{}",
-        &[&[(1.0, 1), (0.0, 1)], constant, &[(2.0, 1), (9.0, 1)]],
-    );
+    let found = advantages(Layout::Trajectory, "{}", &[&[(1.0, 1), (0.0, 1)], constant, &[(2.0, 1), (9.0, 1)]]);
     assert_eq!(found[2..5], [0.0; 3]);
 }
 
@@ -107,28 +76,15 @@ fn ragged_groups_have_their_own_baselines() {
 fn one_task_with_four_rollouts_is_one_group() {
     let group: Group<'_> = &[(1.0, 1), (0.0, 1), (1.0, 1), (0.0, 1)];
     check(r#"{"std": false}"#, &[group], &[0.5, -0.5, 0.5, -0.5]);
-    check(
-        r#"{"eps": 0}"#,
-        &[group],
-        &[0.866_025_4, -0.866_025_4, 0.866_025_4, -0.866_025_4],
-    );
-    check(
-        r#"{"eps": 0, "ddof": 0}"#,
-        &[group],
-        &[1.0, -1.0, 1.0, -1.0],
-    );
+    check(r#"{"eps": 0}"#, &[group], &[0.866_025_4, -0.866_025_4, 0.866_025_4, -0.866_025_4]);
+    check(r#"{"eps": 0, "ddof": 0}"#, &[group], &[1.0, -1.0, 1.0, -1.0]);
 }
 
 #[test]
 fn equal_outcomes_give_exactly_zero() {
     for (count, outcome) in [(8, 0.95), (10, 0.1), (7, 0.6), (6, 0.3)] {
         let group = vec![(outcome, 1); count];
-        for params in [
-            "{}",
-            r#"{"eps": 1e-12}"#,
-            r#"{"std": false}"#,
-            r#"{"over": "rows"}"#,
-        ] {
+        for params in ["{}", r#"{"eps": 1e-12}"#, r#"{"std": false}"#, r#"{"over": "rows"}"#] {
             let found = advantages(Layout::Step, params, &[&group]);
             assert!(found.iter().all(|a| *a == 0.0), "{params} {found:?}");
         }
@@ -147,12 +103,7 @@ fn the_number_of_steps_moves_the_baseline_only_over_rows() {
     let group: Group<'_> = &[(1.0, 3), (0.0, 1)];
     let no_std = r#"{"std": false}"#;
     check_layout(Layout::Step, no_std, &[group], &[0.5, -0.5]);
-    check_layout(
-        Layout::Step,
-        r#"{"std": false, "over": "rows"}"#,
-        &[group],
-        &[0.25, -0.75],
-    );
+    check_layout(Layout::Step, r#"{"std": false, "over": "rows"}"#, &[group], &[0.25, -0.75]);
 }
 
 #[test]
@@ -166,22 +117,12 @@ fn a_row_without_a_token_does_not_count() {
 
 #[test]
 fn a_group_of_one_has_one_rule() {
-    check(
-        "{}",
-        &[&[(1.0, 1)], &[(0.0, 1), (1.0, 1)]],
-        &[0.0, -0.707_105_8, 0.707_105_8],
-    );
+    check("{}", &[&[(1.0, 1)], &[(0.0, 1), (1.0, 1)]], &[0.0, -0.707_105_8, 0.707_105_8]);
     let raw = |rest: &str| format!(r#"{{"singleton": "raw"{rest}}}"#);
     check(&raw(r#", "eps": 0.25"#), &[&[(1.0, 1)]], &[0.8]);
     check(&raw(r#", "std": false"#), &[&[(3.0, 1)]], &[3.0]);
     check(&raw(r#", "ddof": 0"#), &[&[(0.0, 1)]], &[0.0]);
-    let group_size = |params: &str| {
-        TestScheme::<Grpo>::new(params)
-            .unwrap()
-            .needs()
-            .unwrap()
-            .group_size
-    };
+    let group_size = |params: &str| TestScheme::<Grpo>::new(params).unwrap().needs().unwrap().group_size;
     assert_eq!((group_size("{}"), group_size(&raw(""))), (2, 0));
 }
 
@@ -194,45 +135,28 @@ fn groups_without_a_signal_are_counted() {
         &[0.0, 0.0, 0.0, -0.707_105_8, 0.707_105_8],
     );
     let metrics = take_metrics();
-    for (name, expected) in [
-        ("groups", 3.0),
-        ("groups_singleton", 1.0),
-        ("groups_without_spread", 1.0),
-    ] {
+    for (name, expected) in [("groups", 3.0), ("groups_singleton", 1.0), ("groups_without_spread", 1.0)] {
         assert_eq!(metrics[name], [(expected, 1.0)], "{name}");
     }
 }
 
 #[test]
 fn parameters_out_of_range_are_refused() {
-    for params in [
-        r#"{"ddof": 2}"#,
-        r#"{"eps": -1}"#,
-        r#"{"over": "steps"}"#,
-        r#"{"singleton": "one"}"#,
-        r#"{"standard": true}"#,
-    ] {
+    for params in
+        [r#"{"ddof": 2}"#, r#"{"eps": -1}"#, r#"{"over": "steps"}"#, r#"{"singleton": "one"}"#, r#"{"standard": true}"#]
+    {
         assert!(TestScheme::<Grpo>::new(params).is_err(), "{params}");
     }
 }
 
 fn groups() -> impl Strategy<Value = Vec<Vec<(f32, usize)>>> {
-    prop::collection::vec(
-        prop::collection::vec((-3.0_f32..3.0, 1_usize..4), 1..6),
-        1..4,
-    )
+    prop::collection::vec(prop::collection::vec((-3.0_f32..3.0, 1_usize..4), 1..6), 1..4)
 }
 
 fn params() -> impl Strategy<Value = String> {
     let choice = |names: [&'static str; 2]| prop::sample::select(names.to_vec());
-    (
-        choice(["rows", "trajectories"]),
-        choice(["true", "false"]),
-        choice(["zero", "raw"]),
-    )
-        .prop_map(|(over, std, singleton)| {
-            format!(r#"{{"over": "{over}", "std": {std}, "singleton": "{singleton}"}}"#)
-        })
+    (choice(["rows", "trajectories"]), choice(["true", "false"]), choice(["zero", "raw"]))
+        .prop_map(|(over, std, singleton)| format!(r#"{{"over": "{over}", "std": {std}, "singleton": "{singleton}"}}"#))
 }
 
 fn views(groups: &[Vec<(f32, usize)>]) -> Vec<Group<'_>> {

@@ -38,15 +38,12 @@ pub struct Credit {
 impl Credit {
     /// What the scheme is called: its `name`, or else its plugin's short name.
     pub fn label(&self) -> &str {
-        self.name
-            .as_deref()
-            .unwrap_or_else(|| short_name(&self.plugin))
+        self.name.as_deref().unwrap_or_else(|| short_name(&self.plugin))
     }
 
     /// Whether the scheme is active in an iteration: `from <= iteration < until`.
     pub fn active(&self, iteration: u64) -> bool {
-        self.from.is_none_or(|from| from <= iteration)
-            && self.until.is_none_or(|until| iteration < until)
+        self.from.is_none_or(|from| from <= iteration) && self.until.is_none_or(|until| iteration < until)
     }
 }
 
@@ -66,11 +63,7 @@ pub struct Objective {
 
 impl Default for Objective {
     fn default() -> Self {
-        Self {
-            plugin: "clip".to_owned(),
-            params: Parameters::new(),
-            sha256: None,
-        }
+        Self { plugin: "clip".to_owned(), params: Parameters::new(), sha256: None }
     }
 }
 
@@ -78,10 +71,7 @@ impl Default for Objective {
 pub(in crate::config) fn short_name(plugin: &str) -> &str {
     let file = plugin.rsplit('/').next().unwrap_or(plugin);
     let stem = file.split_once('.').map_or(file, |(stem, _)| stem);
-    let stem = stem
-        .strip_prefix("lib")
-        .filter(|_| stem != file)
-        .unwrap_or(stem);
+    let stem = stem.strip_prefix("lib").filter(|_| stem != file).unwrap_or(stem);
     let short = stem.strip_prefix("accredit_").unwrap_or(stem);
     if short.is_empty() { plugin } else { short }
 }
@@ -110,8 +100,7 @@ mod tests {
 
     #[test]
     fn until_is_the_first_iteration_without_the_scheme() {
-        let scheme: Credit =
-            serde_json::from_str(r#"{"plugin": "grpo", "from": 2, "until": 4}"#).unwrap();
+        let scheme: Credit = serde_json::from_str(r#"{"plugin": "grpo", "from": 2, "until": 4}"#).unwrap();
         let active: Vec<u64> = (0..6).filter(|i| scheme.active(*i)).collect();
         assert_eq!(active, [2, 3]);
     }

@@ -130,9 +130,6 @@ mod tests {
         assert_eq!(rollout["properties"]["group_size"]["minimum"], 1);
         assert_eq!(rollout["properties"]["group_size"]["default"], 8);
         assert_eq!(rollout["additionalProperties"], false);
-        assert_eq!(
-            schema["$defs"]["Environment"]["required"],
-            serde_json::json!(["name"])
-        );
+        assert_eq!(schema["$defs"]["Environment"]["required"], serde_json::json!(["name"]));
     }
 }

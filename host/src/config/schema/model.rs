@@ -21,11 +21,7 @@ pub struct Model {
 
 impl Default for Model {
     fn default() -> Self {
-        Self {
-            path: None,
-            create: None,
-            device: "auto".to_owned(),
-        }
+        Self { path: None, create: None, device: "auto".to_owned() }
     }
 }
 

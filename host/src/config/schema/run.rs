@@ -23,12 +23,7 @@ pub struct Run {
 
 impl Default for Run {
     fn default() -> Self {
-        Self {
-            name: None,
-            folder: PathBuf::from("runs"),
-            threads: 1,
-            rollouts: KeepRollouts::All,
-        }
+        Self { name: None, folder: PathBuf::from("runs"), threads: 1, rollouts: KeepRollouts::All }
     }
 }
 
@@ -62,12 +57,7 @@ pub struct Evaluation {
 
 impl Default for Evaluation {
     fn default() -> Self {
-        Self {
-            every: 10,
-            tasks: 128,
-            temperature: 1.0,
-            seed: 0,
-        }
+        Self { every: 10, tasks: 128, temperature: 1.0, seed: 0 }
     }
 }
 

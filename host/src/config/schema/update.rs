@@ -79,10 +79,6 @@ pub struct Update {
 
 impl Default for Update {
     fn default() -> Self {
-        Self {
-            epochs: 1,
-            minibatches: 1,
-            micro_batch_tokens: 16_384,
-        }
+        Self { epochs: 1, minibatches: 1, micro_batch_tokens: 16_384 }
     }
 }

@@ -7,11 +7,7 @@ fn check(config: &str, sets: &[&str], expected: &str) {
     let folder = folder(&[("a.toml", config)]);
     let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
     let error = Loaded::read(&[folder.path().join("a.toml")], &sets).expect_err(config);
-    assert_eq!(
-        text(&error, folder.path()),
-        expected.trim_start_matches('\n'),
-        "\n--- for:\n{config}"
-    );
+    assert_eq!(text(&error, folder.path()), expected.trim_start_matches('\n'), "\n--- for:\n{config}");
 }
 
 #[test]
@@ -435,14 +431,7 @@ error: `model.create` lacks `hidden_size`, `intermediate_size`, `heads`, `kv_hea
 fn a_bad_set_shows_the_flag() {
     check(
         "",
-        &[
-            "rollout.groups",
-            "a[=3",
-            "=3",
-            "extends=[]",
-            "rollout[0]=1",
-            "credit.x.params.y=1",
-        ],
+        &["rollout.groups", "a[=3", "=3", "extends=[]", "rollout[0]=1", "credit.x.params.y=1"],
         "
 error: cannot read `--set`: there is no `=` after the key
  --> command line
@@ -539,13 +528,7 @@ error: `credit` has no entry `4`
     );
     check(
         "",
-        &[
-            "rollout.gruops=1",
-            "optimizer.lr=abc",
-            "run.name=7",
-            "rolout.groups=1",
-            "iterations=0",
-        ],
+        &["rollout.gruops=1", "optimizer.lr=abc", "run.name=7", "rolout.groups=1", "iterations=0"],
         r#"
 error: unknown key `gruops` in `rollout`
  --> command line
@@ -631,11 +614,7 @@ window = 3
 action_tag = "think"
 max_context = 256
 "#,
-        &[
-            "model.device=gpu",
-            "update.minibatches=100",
-            "rollout.think_tag=<think>",
-        ],
+        &["model.device=gpu", "update.minibatches=100", "rollout.think_tag=<think>"],
         r#"
 error: unknown device `gpu`
  --> command line
@@ -804,10 +783,7 @@ fn a_file_that_cannot_be_read_says_why() {
             "quikstart.toml",
             "error: cannot read `quikstart.toml`: there is no such file\n  = hint: did you mean `quickstart.toml`?",
         ),
-        (
-            "latin.toml",
-            "error: cannot read `latin.toml`: it is not UTF-8 text",
-        ),
+        ("latin.toml", "error: cannot read `latin.toml`: it is not UTF-8 text"),
         (
             "c.toml",
             "error: `extends` goes in a circle: c.toml -> b.toml -> c.toml\n --> b.toml:1:12\n  |\n1 | extends = [\"c.toml\"]\n  |            ^^^^^^^^",

@@ -58,9 +58,7 @@ fn folder(files: &[(&str, &str)]) -> TempDir {
 
 /// The text of an error, with the temporary folder cut out of it.
 fn text(error: &ConfigError, folder: &Path) -> String {
-    error
-        .to_string()
-        .replace(&format!("{}/", folder.display()), "")
+    error.to_string().replace(&format!("{}/", folder.display()), "")
 }
 
 #[test]
@@ -89,13 +87,10 @@ fn the_whole_is_read_with_defaults() {
 
 #[test]
 fn training_needs_more_than_offline_credit() {
-    let error = load(
-        "[model]\ndevice = \"cpu\"\n[[credit]]\nplugin = \"grpo\"\nshadow = true\n",
-        &[],
-    )
-    .unwrap()
-    .for_training()
-    .unwrap_err();
+    let error = load("[model]\ndevice = \"cpu\"\n[[credit]]\nplugin = \"grpo\"\nshadow = true\n", &[])
+        .unwrap()
+        .for_training()
+        .unwrap_err();
     let shown = error.to_string();
     for part in [
         "error: there is no environment to play in\n  = expected `[environment]` with a `name` in ",
@@ -110,56 +105,26 @@ fn training_needs_more_than_offline_credit() {
 #[test]
 fn later_layers_win_and_tables_merge() {
     let folder = folder(&[
-        (
-            "base/model.toml",
-            "seed = 1\niterations = 5\n[optimizer]\nlr = 1e-3\nbeta1 = 0.5\n",
-        ),
-        (
-            "base/credit.toml",
-            "seed = 2\n[[credit]]\nplugin = \"grpo\"\n[[credit]]\nplugin = \"actfocus\"\n",
-        ),
-        (
-            "runs/a.toml",
-            "extends = [\"../base/model.toml\", \"../base/credit.toml\"]\n\n[optimizer]\nlr = 1e-4\n",
-        ),
+        ("base/model.toml", "seed = 1\niterations = 5\n[optimizer]\nlr = 1e-3\nbeta1 = 0.5\n"),
+        ("base/credit.toml", "seed = 2\n[[credit]]\nplugin = \"grpo\"\n[[credit]]\nplugin = \"actfocus\"\n"),
+        ("runs/a.toml", "extends = [\"../base/model.toml\", \"../base/credit.toml\"]\n\n[optimizer]\nlr = 1e-4\n"),
         ("runs/b.toml", "[[credit]]\nplugin = \"gae\"\n"),
     ]);
-    let files = [
-        folder.path().join("runs/a.toml"),
-        folder.path().join("runs/b.toml"),
-    ];
-    let loaded = Loaded::read(
-        &files,
-        &[
-            "iterations=9".to_owned(),
-            "rollout.context=window".to_owned(),
-        ],
-    )
-    .unwrap();
+    let files = [folder.path().join("runs/a.toml"), folder.path().join("runs/b.toml")];
+    let loaded = Loaded::read(&files, &["iterations=9".to_owned(), "rollout.context=window".to_owned()]).unwrap();
     let config = &loaded.config;
     assert_eq!((config.seed, config.iterations), (2, 9));
     assert_eq!((config.optimizer.lr, config.optimizer.beta1), (1e-4, 0.5));
     assert_eq!(config.rollout.context, Context::Window);
-    assert_eq!(
-        config.credit.iter().map(Credit::label).collect::<Vec<_>>(),
-        ["gae"]
-    );
+    assert_eq!(config.credit.iter().map(Credit::label).collect::<Vec<_>>(), ["gae"]);
 
-    let origin = |path: &str| {
-        loaded
-            .origin(path)
-            .to_string()
-            .replace(&format!("{}/", folder.path().display()), "")
-    };
+    let origin = |path: &str| loaded.origin(path).to_string().replace(&format!("{}/", folder.path().display()), "");
     assert_eq!(origin("seed"), "runs/../base/credit.toml:1");
     assert_eq!(origin("optimizer.lr"), "runs/a.toml:4");
     assert_eq!(origin("optimizer.beta1"), "runs/../base/model.toml:5");
     assert_eq!(origin("credit[0].plugin"), "runs/b.toml:2");
     assert_eq!(origin("credit.gae.plugin"), "runs/b.toml:2");
-    assert_eq!(
-        loaded.origin("iterations"),
-        Origin::Set("iterations=9".to_owned())
-    );
+    assert_eq!(loaded.origin("iterations"), Origin::Set("iterations=9".to_owned()));
     assert_eq!(loaded.origin("optimizer.eps"), Origin::Default);
     assert_eq!(loaded.origin("no such key"), Origin::Default);
 }
@@ -172,13 +137,7 @@ fn one_base_of_two_files_is_no_circle() {
         ("b.toml", "extends = [\"base.toml\"]\n"),
         ("c.toml", "extends = [\"a.toml\", \"b.toml\"]\n"),
     ]);
-    assert_eq!(
-        Loaded::read(&[folder.path().join("c.toml")], &[])
-            .unwrap()
-            .config
-            .seed,
-        3
-    );
+    assert_eq!(Loaded::read(&[folder.path().join("c.toml")], &[]).unwrap().config.seed, 3);
 }
 
 #[test]
@@ -193,20 +152,14 @@ fn a_scheme_is_set_by_name_by_plugin_and_by_number() {
         "credit[1].params.e={ x = 2024-01-02, y = true }",
     ];
     let error = load(text, &sets).unwrap_err().to_string();
-    assert!(
-        error.contains("found a date or time without quotes"),
-        "{error}"
-    );
+    assert!(error.contains("found a date or time without quotes"), "{error}");
 
     let loaded = load(text, &sets[..5]).unwrap();
     let shown = |index: usize| serde_json::to_string(&loaded.config.credit[index].params).unwrap();
     assert_eq!(shown(0), r#"{"a":1,"b":"two"}"#);
     assert_eq!(shown(1), r#"{"c":[1,2],"d":"plain text"}"#);
     assert_eq!(loaded.config.credit[1].mix, 0.5);
-    assert_eq!(
-        loaded.origin("credit.gae.mix"),
-        Origin::Set("credit.gae.mix=0.5".to_owned())
-    );
+    assert_eq!(loaded.origin("credit.gae.mix"), Origin::Set("credit.gae.mix=0.5".to_owned()));
 }
 
 #[test]
@@ -220,11 +173,7 @@ fn a_date_or_an_empty_right_side_of_set_is_a_string() {
 fn what_is_written_is_read_again() {
     let loaded = load(
         VALID,
-        &[
-            "optimizer.lr=1e-7",
-            "rollout.system=two\nlines",
-            "warm_start={episodes=1,updates=2,batch_rows=3,lr=1}",
-        ],
+        &["optimizer.lr=1e-7", "rollout.system=two\nlines", "warm_start={episodes=1,updates=2,batch_rows=3,lr=1}"],
     )
     .unwrap();
     for written in [loaded.to_toml(), loaded.show()] {
@@ -237,27 +186,17 @@ fn what_is_written_is_read_again() {
 
 #[test]
 fn the_order_of_writing_does_not_matter() {
-    let a = load(
-        "iterations = 3\nseed = 1\n[rollout]\nmax_steps = 3\ngroups = 2\n",
-        &[],
-    )
-    .unwrap();
-    let b = load(
-        "rollout = { groups = 2, max_steps = 3 }\nseed = 1\niterations = 3\n",
-        &[],
-    )
-    .unwrap();
+    let a = load("iterations = 3\nseed = 1\n[rollout]\nmax_steps = 3\ngroups = 2\n", &[]).unwrap();
+    let b = load("rollout = { groups = 2, max_steps = 3 }\nseed = 1\niterations = 3\n", &[]).unwrap();
     assert_eq!(a.to_toml(), b.to_toml());
 }
 
 #[test]
 fn every_value_is_shown_with_its_origin() {
-    let shown = load(
-        "seed = 7\n[optimizer]\nlr = 1e-5\n[[credit]]\nplugin = \"grpo\"\n",
-        &["credit.grpo.params.std=false"],
-    )
-    .unwrap()
-    .show();
+    let shown =
+        load("seed = 7\n[optimizer]\nlr = 1e-5\n[[credit]]\nplugin = \"grpo\"\n", &["credit.grpo.params.std=false"])
+            .unwrap()
+            .show();
     for (line, origin) in [
         ("seed = 7", "a.toml:1"),
         ("iterations = 100", "default"),
@@ -267,36 +206,18 @@ fn every_value_is_shown_with_its_origin() {
         ("mix = 1.0", "default"),
         ("std = false", "--set"),
     ] {
-        let shown = shown
-            .lines()
-            .find(|shown| shown.starts_with(&format!("{line}  # ")));
-        assert!(
-            shown.is_some_and(|shown| shown.ends_with(origin)),
-            "{line}: {shown:?}"
-        );
+        let shown = shown.lines().find(|shown| shown.starts_with(&format!("{line}  # ")));
+        assert!(shown.is_some_and(|shown| shown.ends_with(origin)), "{line}: {shown:?}");
     }
 }
 
 #[test]
 fn differences_name_the_keys() {
     let mine = load(VALID, &[]).unwrap();
-    let other = load(
-        VALID,
-        &[
-            "iterations=201",
-            "credit.actfocus.params.alpha=0.3",
-            "credit.0.params.new=1",
-            "run.name=x",
-        ],
-    )
-    .unwrap();
-    let expected = [
-        "iterations",
-        "credit[0].params",
-        "credit[1].params.alpha",
-        "run.name",
-        "credit[0].params.new",
-    ];
+    let other =
+        load(VALID, &["iterations=201", "credit.actfocus.params.alpha=0.3", "credit.0.params.new=1", "run.name=x"])
+            .unwrap();
+    let expected = ["iterations", "credit[0].params", "credit[1].params.alpha", "run.name", "credit[0].params.new"];
     assert_eq!(mine.differences(&other.to_toml()).unwrap(), expected);
     assert!(mine.differences("iterations = 'x'").is_err());
 }
@@ -307,10 +228,7 @@ fn others_say_what_is_wrong_with_their_keys() {
     let sets = ["credit.grpo.params.std=2".to_owned()];
     let loaded = Loaded::read(&[folder.path().join("a.toml")], &sets).unwrap();
     let shown = |path: &str, hint: Option<&str>| {
-        text(
-            &loaded.error_at(path, "too bad", hint.map(str::to_owned)),
-            folder.path(),
-        )
+        text(&loaded.error_at(path, "too bad", hint.map(str::to_owned)), folder.path())
     };
     assert_eq!(
         shown("credit[1].params.alpha", Some("be good")),
@@ -362,10 +280,7 @@ const KEYS: [(&str, &str); 14] = [
     ("rollout.temperature", "1"),
     ("rollout.system", "\"a = \\\"b\\\"\\n# c\""),
     ("optimizer.lr", "1e-5"),
-    (
-        "objective.params",
-        "{ low = 0.1, deep = { x = [{ y = 1 }] } }",
-    ),
+    ("objective.params", "{ low = 0.1, deep = { x = [{ y = 1 }] } }"),
     ("objective.params.low", "0.2"),
     ("evaluation.seed", "5"),
 ];

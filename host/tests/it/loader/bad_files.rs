@@ -47,10 +47,7 @@ fn file(name: &str, bytes: &[u8]) -> Copy {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(name);
     fs::write(&path, bytes).unwrap();
-    Copy {
-        path,
-        _folder: folder,
-    }
+    Copy { path, _folder: folder }
 }
 
 fn refusal(path: &Path) -> LoadError {
@@ -88,10 +85,7 @@ fn what_is_no_library_is_named() {
         ("ä".repeat(40).as_bytes(), "a text file"),
         (b"#!/bin/sh\nexit 0\n", "a script"),
         (b"MZ\x90\0\x03\0\0\0", "a Windows program or library"),
-        (
-            b"\xcf\xfa\xed\xfe\x0c\0\0\x01",
-            "a macOS program or library",
-        ),
+        (b"\xcf\xfa\xed\xfe\x0c\0\0\x01", "a macOS program or library"),
         (b"!<arch>\nlib.o/", "a static library"),
         (b"PK\x03\x04\x14\0", "a zip archive"),
         (b"\0asm\x01\0\0\0", "a WebAssembly module"),
@@ -153,8 +147,7 @@ fn inspection_of_a_damaged_file_ends_in_words_or_in_a_manifest() {
         let value = [random.below(1, 256) as u8];
         file.write_all_at(&value, place).unwrap();
         refused += usize::from(inspect(&copy.path).is_err());
-        file.write_all_at(&good[place as usize..][..1], place)
-            .unwrap();
+        file.write_all_at(&good[place as usize..][..1], place).unwrap();
     }
     assert!((1..200).contains(&refused), "{refused} of 200 refused");
 }
@@ -162,15 +155,9 @@ fn inspection_of_a_damaged_file_ends_in_words_or_in_a_manifest() {
 #[test]
 fn another_machine_is_named() {
     let aarch64 = changed(|bytes| bytes[18] = 183);
-    check(
-        &aarch64.path,
-        &["built for aarch64", "runs on", env::consts::ARCH],
-    );
+    check(&aarch64.path, &["built for aarch64", "runs on", env::consts::ARCH]);
     check(&changed(|bytes| bytes[4] = 1).path, &["a 32-bit machine"]);
-    check(
-        &changed(|bytes| bytes[5] = 3 - bytes[5]).path,
-        &["another byte order"],
-    );
+    check(&changed(|bytes| bytes[5] = 3 - bytes[5]).path, &["another byte order"]);
     check(&changed(|bytes| bytes[4] = 9).path, &["damaged"]);
     check(&changed(|bytes| bytes[5] = 9).path, &["damaged"]);
     check(&changed(|bytes| bytes[16] = 2).path, &["a program"]);
@@ -185,10 +172,7 @@ fn a_manifest_that_is_none_is_refused() {
     });
     check(&magic.path, &["not a plugin's manifest"]);
     // Too short to say which version of the api it is.
-    check(
-        &changed_field(STRUCT_SIZE, 20).path,
-        &["not a plugin's manifest"],
-    );
+    check(&changed_field(STRUCT_SIZE, 20).path, &["not a plugin's manifest"]);
 }
 
 #[test]
@@ -197,10 +181,7 @@ fn a_manifest_of_another_length_is_read_as_far_as_both_sides_know_it() {
     assert_eq!(inspect(&longer.path).unwrap().name, "accredit-misbehave");
     check_harmless(&longer.path);
     let shorter = inspect(&changed_field(STRUCT_SIZE, 28 + 64).path).unwrap();
-    assert_eq!(
-        (shorter.name.as_str(), shorter.version.as_str()),
-        ("accredit-misbehave", "")
-    );
+    assert_eq!((shorter.name.as_str(), shorter.version.as_str()), ("accredit-misbehave", ""));
 }
 
 #[test]
@@ -216,10 +197,7 @@ fn another_major_is_refused_in_both_directions() {
     );
     check(
         &changed_field(MAJOR, 0).path,
-        &[
-            "plugin api 0.",
-            &format!("Build the plugin again with accredit-plugin-api {API_MAJOR}.x"),
-        ],
+        &["plugin api 0.", &format!("Build the plugin again with accredit-plugin-api {API_MAJOR}.x")],
     );
 }
 
@@ -228,19 +206,13 @@ fn a_plugin_that_needs_a_newer_host_is_told_so() {
     let needs = API_MINOR + 1;
     check(
         &changed_field(NEEDS_MINOR, needs).path,
-        &[
-            &format!("needs plugin api {API_MAJOR}.{needs}"),
-            "newer accredit",
-        ],
+        &[&format!("needs plugin api {API_MAJOR}.{needs}"), "newer accredit"],
     );
 }
 
 #[test]
 fn a_library_that_aborts_on_panic_is_refused() {
-    check(
-        &changed_field(FLAGS, Manifest::PANIC_ABORT).path,
-        &["panic = \"abort\"", "panic = \"unwind\""],
-    );
+    check(&changed_field(FLAGS, Manifest::PANIC_ABORT).path, &["panic = \"abort\"", "panic = \"unwind\""]);
 }
 
 #[test]
@@ -259,9 +231,7 @@ fn a_symbol_that_nobody_has_is_found_when_the_library_is_opened() {
     let copy = changed(|bytes| {
         let (name, absent) = (b"\0posix_memalign\0", b"\0posix_memaligm\0");
         // Once for the system's loader, and once for a debugger.
-        let places: Vec<usize> = (0..bytes.len())
-            .filter(|place| bytes[*place..].starts_with(name))
-            .collect();
+        let places: Vec<usize> = (0..bytes.len()).filter(|place| bytes[*place..].starts_with(name)).collect();
         assert!(!places.is_empty());
         for place in places {
             bytes[place..][..absent.len()].copy_from_slice(absent);
@@ -269,8 +239,5 @@ fn a_symbol_that_nobody_has_is_found_when_the_library_is_opened() {
     });
     inspect(&copy.path).unwrap();
     let error = refusal(&copy.path).to_string();
-    assert!(
-        error.contains("undefined symbol: posix_memaligm"),
-        "{error}"
-    );
+    assert!(error.contains("undefined symbol: posix_memaligm"), "{error}");
 }

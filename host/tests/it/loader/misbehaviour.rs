@@ -8,9 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use accredit::plugin::{
-    During, Library, Refusal, Scheme, SchemeError, SchemeErrorKind, Services, cancel, cancelled,
-};
+use accredit::plugin::{During, Library, Refusal, Scheme, SchemeError, SchemeErrorKind, Services, cancel, cancelled};
 use accredit_plugin_api::{
     Hook,
     columns::{ADVANTAGE, D_LOGPROB, REWARD, WEIGHT},
@@ -21,23 +19,12 @@ use super::{advantage, call, misbehave, scheme};
 use crate::plugins;
 
 fn with_mode(mode: &str, hook: Hook) -> Scheme {
-    scheme(
-        &misbehave(),
-        "misbehave",
-        &json!({ "mode": mode, "hook": hook.name() }),
-    )
+    scheme(&misbehave(), "misbehave", &json!({ "mode": mode, "hook": hook.name() }))
 }
 
 fn not_built(params: &Value) -> SchemeError {
     let library = misbehave();
-    Scheme::build(
-        &library,
-        "misbehave",
-        "the label",
-        params,
-        Services::default(),
-    )
-    .unwrap_err()
+    Scheme::build(&library, "misbehave", "the label", params, Services::default()).unwrap_err()
 }
 
 /// Holds that an error names the plugin with its version and file, the scheme and what it was doing.
@@ -73,14 +60,8 @@ fn a_panic_in_any_hook_is_an_error_with_its_place_and_the_last_call() {
         assert_eq!(again.kind, SchemeErrorKind::PanickedBefore);
         let before = format!("panicked before: hook `{}`, panicked at", hook.name());
         assert!(again.to_string().contains(&before), "{again}");
-        assert_eq!(
-            scheme.save().unwrap_err().kind,
-            SchemeErrorKind::PanickedBefore
-        );
-        assert_eq!(
-            scheme.restore(&[0; 8]).unwrap_err().kind,
-            SchemeErrorKind::PanickedBefore
-        );
+        assert_eq!(scheme.save().unwrap_err().kind, SchemeErrorKind::PanickedBefore);
+        assert_eq!(scheme.restore(&[0; 8]).unwrap_err().kind, SchemeErrorKind::PanickedBefore);
     }
     super::check_harmless(&plugins::library("accredit-misbehave"));
 }
@@ -121,10 +102,7 @@ fn odd_panics_are_caught_too() {
     let error = call(&mut with_mode("out_of_range", Hook::Shape), Hook::Shape).unwrap_err();
     assert_eq!(
         (error.kind, error.message.as_str()),
-        (
-            SchemeErrorKind::Panicked,
-            "index out of bounds: the len is 3 but the index is 3"
-        )
+        (SchemeErrorKind::Panicked, "index out of bounds: the len is 3 but the index is 3")
     );
     let error = call(&mut with_mode("panic_in_thread", Hook::Weigh), Hook::Weigh).unwrap_err();
     assert_eq!(error.message, "a thread of the scheme panicked");
@@ -132,10 +110,7 @@ fn odd_panics_are_caught_too() {
 
 #[test]
 fn a_scheme_that_panics_while_it_is_made_saved_or_ended_does_no_harm() {
-    for (mode, message) in [
-        ("panic_in_new", "on purpose, in new"),
-        ("panic_in_needs", "on purpose, in needs"),
-    ] {
+    for (mode, message) in [("panic_in_new", "on purpose, in new"), ("panic_in_needs", "on purpose, in needs")] {
         let error = not_built(&json!({ "mode": mode }));
         assert_eq!(error.kind, SchemeErrorKind::Panicked, "{mode}");
         assert_eq!(error.message, message);
@@ -144,10 +119,7 @@ fn a_scheme_that_panics_while_it_is_made_saved_or_ended_does_no_harm() {
     }
     let mut saved = with_mode("panic_in_save", Hook::Advantage);
     let error = saved.save().unwrap_err();
-    assert_eq!(
-        (error.kind, error.during),
-        (SchemeErrorKind::Panicked, During::Save)
-    );
+    assert_eq!((error.kind, error.during), (SchemeErrorKind::Panicked, During::Save));
     let refused = call(&mut saved, Hook::Advantage).unwrap_err();
     assert_eq!(refused.kind, SchemeErrorKind::PanickedBefore);
     drop(with_mode("panic_in_drop", Hook::Advantage));
@@ -157,11 +129,7 @@ fn a_scheme_that_panics_while_it_is_made_saved_or_ended_does_no_harm() {
 #[test]
 fn parameters_that_do_not_fit_are_named_by_their_path() {
     for (params, path, message) in [
-        (
-            json!({ "mode": "error_in_new" }),
-            "mode",
-            "refused on purpose",
-        ),
+        (json!({ "mode": "error_in_new" }), "mode", "refused on purpose"),
         (json!({ "moed": "panic" }), "moed", "unknown field `moed`"),
         (json!({ "seconds": -1.0 }), "seconds", "at least 0"),
         (json!({ "also": ["weigh", 3] }), "also[1]", "expected"),
@@ -183,10 +151,7 @@ fn a_scheme_that_the_library_does_not_have_is_named_with_a_near_one() {
     assert_eq!(error.kind, SchemeErrorKind::Unknown);
     let text = error.to_string();
     assert!(text.contains("Did you mean `harmless`?"), "{text}");
-    assert!(
-        text.contains("`misbehave`, `harmless`, `promises`"),
-        "{text}"
-    );
+    assert!(text.contains("`misbehave`, `harmless`, `promises`"), "{text}");
 }
 
 #[test]
@@ -246,20 +211,12 @@ fn state_survives_and_another_version_is_refused() {
     second.restore(&saved).unwrap();
     assert_eq!(advantage(&mut second), [4.0; 6]);
 
-    let wrong = with_mode("wrong_state_version", Hook::Advantage)
-        .save()
-        .unwrap();
+    let wrong = with_mode("wrong_state_version", Hook::Advantage).save().unwrap();
     let error = second.restore(&wrong).unwrap_err();
     assert_eq!(error.during, During::Restore);
-    assert!(
-        error.message.contains("has version 2") && error.message.contains("reads version 1"),
-        "{error}"
-    );
+    assert!(error.message.contains("has version 2") && error.message.contains("reads version 1"), "{error}");
     for bytes in [&saved[..2], &saved[..6]] {
-        assert_eq!(
-            second.restore(bytes).unwrap_err().kind,
-            SchemeErrorKind::Failed
-        );
+        assert_eq!(second.restore(bytes).unwrap_err().kind, SchemeErrorKind::Failed);
     }
     let mut without = with_mode("behave", Hook::Advantage);
     assert!(without.save().unwrap().is_empty());
@@ -283,30 +240,20 @@ impl Write for Lines {
 fn metrics_and_log_lines_reach_the_host_under_the_label() {
     let (lines, library) = (Lines::default(), misbehave());
     let writer = lines.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .finish();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || writer.clone()).with_ansi(false).finish();
     let params = json!({ "mode": "talk" });
     let services = Services { threads: 3 };
-    let mut talking =
-        Scheme::build(&library, "misbehave", "the talker", &params, services).unwrap();
+    let mut talking = Scheme::build(&library, "misbehave", "the talker", &params, services).unwrap();
     let mut silent = with_mode("behave", Hook::Advantage);
     tracing::subscriber::with_default(subscriber, || {
         advantage(&mut talking);
         advantage(&mut silent);
     });
-    assert_eq!(
-        talking.take_metrics(),
-        [("spoken".to_owned(), 3.0), ("threads".to_owned(), 3.0)]
-    );
+    assert_eq!(talking.take_metrics(), [("spoken".to_owned(), 3.0), ("threads".to_owned(), 3.0)]);
     assert_eq!(talking.take_metrics(), []);
     assert_eq!(silent.take_metrics(), []);
     let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    for (level, message) in [
-        ("INFO", "a line from the plugin"),
-        ("WARN", "a warning from the plugin"),
-    ] {
+    for (level, message) in [("INFO", "a line from the plugin"), ("WARN", "a warning from the plugin")] {
         let line = text.lines().find(|line| line.contains(message)).unwrap();
         assert!(line.contains(level), "{line}");
         assert!(line.contains("the talker"), "{line}");
@@ -315,11 +262,7 @@ fn metrics_and_log_lines_reach_the_host_under_the_label() {
 
 /// Runs a test of this binary in a process of its own, since what it does concerns the whole process.
 fn alone(test: &str, variable: &str) {
-    let output = Command::new(env::current_exe().unwrap())
-        .args(["--exact", test])
-        .env(variable, "1")
-        .output()
-        .unwrap();
+    let output = Command::new(env::current_exe().unwrap()).args(["--exact", test]).env(variable, "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     // A name that is no test's runs nothing, and that is a success too.
     assert!(text.contains("1 passed"), "{text}");
@@ -329,10 +272,7 @@ fn alone(test: &str, variable: &str) {
 fn a_scheme_that_takes_long_learns_that_the_user_asked_to_stop() {
     const ALONE: &str = "ACCREDIT_TEST_CANCEL";
     if env::var_os(ALONE).is_none() {
-        return alone(
-            "loader::misbehaviour::a_scheme_that_takes_long_learns_that_the_user_asked_to_stop",
-            ALONE,
-        );
+        return alone("loader::misbehaviour::a_scheme_that_takes_long_learns_that_the_user_asked_to_stop", ALONE);
     }
     let params = json!({ "mode": "sleep", "seconds": 600.0 });
     let mut slow = scheme(&misbehave(), "misbehave", &params);
@@ -361,10 +301,7 @@ fn a_panic_in_the_description_is_a_refusal() {
     // The fixture's own variable.
     const ALONE: &str = "ACCREDIT_MISBEHAVE_DESCRIBE";
     if env::var_os(ALONE).is_none() {
-        return alone(
-            "loader::misbehaviour::a_panic_in_the_description_is_a_refusal",
-            ALONE,
-        );
+        return alone("loader::misbehaviour::a_panic_in_the_description_is_a_refusal", ALONE);
     }
     let error = Library::load(&plugins::library("accredit-misbehave"), None).unwrap_err();
     assert!(matches!(error.refusal, Refusal::Describe(_)), "{error}");

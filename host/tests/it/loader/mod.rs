@@ -13,8 +13,8 @@ use accredit::plugin::{Library, Scheme, SchemeError, Services};
 use accredit_plugin_api::{
     Hook, Layout, NO_STATE,
     columns::{
-        ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, LOSS, NEW_LOGPROB, NEXT_STATE, OUTCOME,
-        REWARD, SAMPLE_MORE, TOKEN_REWARD, TOTAL_TOKENS, WEIGHT,
+        ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, LOSS, NEW_LOGPROB, NEXT_STATE, OUTCOME, REWARD,
+        SAMPLE_MORE, TOKEN_REWARD, TOTAL_TOKENS, WEIGHT,
     },
     host::Table,
     testing::TestBatch,
@@ -105,11 +105,8 @@ pub fn manifest_offset(bytes: &[u8]) -> usize {
 
 /// The only place of some bytes in a file.
 pub fn find(bytes: &[u8], wanted: &[u8]) -> usize {
-    let mut places = bytes
-        .windows(wanted.len())
-        .enumerate()
-        .filter(|(_, window)| *window == wanted)
-        .map(|(place, _)| place);
+    let mut places =
+        bytes.windows(wanted.len()).enumerate().filter(|(_, window)| *window == wanted).map(|(place, _)| place);
     let place = places.next().unwrap();
     assert_eq!(places.next(), None, "{wanted:?} stands more than once");
     place

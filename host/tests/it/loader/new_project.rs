@@ -20,10 +20,7 @@ fn a_new_project_builds_passes_its_own_tests_and_is_loaded_by_this_program() {
     let target = plugins::target_folder().join("new-project");
     for command in ["build", "test"] {
         let mut cargo = plugins::cargo();
-        cargo
-            .current_dir(&folder)
-            .args([command, "--offline", "--target-dir"])
-            .arg(&target);
+        cargo.current_dir(&folder).args([command, "--offline", "--target-dir"]).arg(&target);
         plugins::run(&mut cargo);
     }
 
@@ -34,8 +31,5 @@ fn a_new_project_builds_passes_its_own_tests_and_is_loaded_by_this_program() {
     assert_eq!(advantage(&mut mine), [1.0, 1.0, 1.0, -1.0, -1.0, -1.0]);
     assert_eq!(mine.take_metrics(), [("group_mean".to_owned(), 0.5)]);
     let built = target.join("debug/libaccredit_turn_mean.so");
-    assert_eq!(
-        Library::load(&built, None).unwrap().describe(),
-        library.describe()
-    );
+    assert_eq!(Library::load(&built, None).unwrap().describe(), library.describe());
 }

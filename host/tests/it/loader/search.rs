@@ -20,18 +20,11 @@ fn folders() -> Folders {
     let scratch = tempfile::tempdir().unwrap();
     let library = plugins::library("accredit-misbehave");
     let [own, other] = ["own", "other"].map(|name| scratch.path().join(name));
-    for (folder, file) in [
-        (&own, "libaccredit_misbehave.so"),
-        (&other, "libsomething.so"),
-    ] {
+    for (folder, file) in [(&own, "libaccredit_misbehave.so"), (&other, "libsomething.so")] {
         fs::create_dir(folder).unwrap();
         fs::copy(&library, folder.join(file)).unwrap();
     }
-    Folders {
-        _scratch: scratch,
-        own,
-        other,
-    }
+    Folders { _scratch: scratch, own, other }
 }
 
 fn open(path: &SearchPath, plugin: &str) -> Result<(PathBuf, String), FindError> {
@@ -70,21 +63,14 @@ fn the_first_folder_wins() {
 fn a_file_may_name_its_scheme() {
     let folders = folders();
     let nowhere = SearchPath::of_folders([]);
-    let open = |plugin: &str| {
-        nowhere
-            .open(plugin, &folders.other, None)
-            .map(|(_, scheme)| scheme)
-    };
+    let open = |plugin: &str| nowhere.open(plugin, &folders.other, None).map(|(_, scheme)| scheme);
     assert_eq!(open("libsomething.so").unwrap(), "misbehave");
     assert_eq!(open("./libsomething.so#harmless").unwrap(), "harmless");
     let error = open("libsomething.so#harmles").unwrap_err().to_string();
     assert!(error.contains("Did you mean `harmless`?"), "{error}");
     assert!(error.contains("misbehave, harmless, promises"), "{error}");
     let error = open("libabsent.so").unwrap_err().to_string();
-    assert!(
-        error.contains("libabsent.so: there is no such file"),
-        "{error}"
-    );
+    assert!(error.contains("libabsent.so: there is no such file"), "{error}");
 }
 
 #[test]
@@ -99,13 +85,9 @@ fn what_is_not_found_says_where_it_was_looked_for_and_what_is_near() {
         let error = open(&path, plugin).unwrap_err();
         assert!(matches!(error, FindError::NotFound { .. }));
         let error = error.to_string();
-        for part in [
-            &format!("`{plugin}`"),
-            hint,
-            &folders.other.display().to_string(),
-            "/absent",
-            "ACCREDIT_PLUGIN_PATH",
-        ] {
+        for part in
+            [&format!("`{plugin}`"), hint, &folders.other.display().to_string(), "/absent", "ACCREDIT_PLUGIN_PATH"]
+        {
             assert!(error.contains(part), "no {part} in: {error}");
         }
     }
@@ -133,37 +115,19 @@ fn the_list_has_plugins_and_what_has_a_plugins_name() {
     fs::write(folders.own.join("notes.txt"), "").unwrap();
     // A shared library that is no plugin, and does not say so by its name.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
-    let libc = maps
-        .lines()
-        .filter_map(|line| line.split_whitespace().nth(5))
-        .find(|path| path.contains("/libc.so"))
-        .unwrap();
+    let libc =
+        maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("/libc.so")).unwrap();
     fs::copy(libc, folders.own.join("libc.so")).unwrap();
     let path = SearchPath::of_folders([folders.own.clone(), folders.other.clone()]);
     let available = path.available();
-    let names: Vec<_> = available
-        .iter()
-        .map(|found| {
-            found
-                .as_ref()
-                .map(|i| i.name.as_str())
-                .map_err(|e| e.path.clone())
-        })
-        .collect();
+    let names: Vec<_> =
+        available.iter().map(|found| found.as_ref().map(|i| i.name.as_str()).map_err(|e| e.path.clone())).collect();
     assert_eq!(
         names,
-        [
-            Err(folders.own.join("libaccredit_bad.so")),
-            Ok("accredit-misbehave"),
-            Ok("accredit-misbehave"),
-        ]
+        [Err(folders.own.join("libaccredit_bad.so")), Ok("accredit-misbehave"), Ok("accredit-misbehave"),]
     );
     let text = list_text(&available);
-    assert_eq!(
-        text.matches("misbehave  0.1.0  api 1.").count(),
-        2,
-        "{text}"
-    );
+    assert_eq!(text.matches("misbehave  0.1.0  api 1.").count(), 2, "{text}");
     assert!(text.contains("not usable: ") && text.contains("the file is empty"));
 }
 

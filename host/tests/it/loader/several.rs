@@ -13,10 +13,7 @@ use crate::plugins;
 fn a_copy_a_link_and_the_file_itself_load_in_any_order() {
     let original = plugins::library("accredit-misbehave");
     let folder = tempfile::tempdir().unwrap();
-    let (copy, link) = (
-        folder.path().join("another name.so"),
-        folder.path().join("liblink.so"),
-    );
+    let (copy, link) = (folder.path().join("another name.so"), folder.path().join("liblink.so"));
     fs::copy(&original, &copy).unwrap();
     std::os::unix::fs::symlink(&copy, &link).unwrap();
     for path in [&link, &original, &copy, &link, &original] {
@@ -37,12 +34,7 @@ fn different_plugins_live_side_by_side() {
         assert_eq!(first.inspected().name, *package);
         assert_eq!(first.describe(), again.describe());
         let short = first.inspected().short_name();
-        let names: Vec<&str> = first
-            .describe()
-            .schemes
-            .iter()
-            .map(|scheme| scheme.name.as_str())
-            .collect();
+        let names: Vec<&str> = first.describe().schemes.iter().map(|scheme| scheme.name.as_str()).collect();
         assert!(names.contains(&short), "{short} in {names:?}");
     }
 }

@@ -10,10 +10,7 @@ use crate::plugins;
 
 #[test]
 fn a_newer_minor_loads_in_any_order_with_an_equal_one() {
-    let (equal, newer) = (
-        plugins::library("accredit-misbehave"),
-        plugins::next_minor_library("accredit-misbehave"),
-    );
+    let (equal, newer) = (plugins::library("accredit-misbehave"), plugins::next_minor_library("accredit-misbehave"));
     for path in [&newer, &equal, &newer] {
         check_harmless(path);
     }

@@ -19,17 +19,13 @@ fn grpo(std: bool, eps: f64) -> Scheme {
 pub fn verl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     let std = settings.boolean("norm_adv_by_std_in_grpo")?;
     let scheme = grpo(std, settings.number("epsilon")?);
-    Ok(vec![
-        Run::new(vec![scheme]).field("row_advantages", Source::RowAdvantages),
-    ])
+    Ok(vec![Run::new(vec![scheme]).field("row_advantages", Source::RowAdvantages)])
 }
 
 /// TRL's line, from its settings.
 pub fn trl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     let scheme = grpo(true, settings.number("epsilon")?);
-    Ok(vec![
-        Run::new(vec![scheme]).field("row_advantages", Source::RowAdvantages),
-    ])
+    Ok(vec![Run::new(vec![scheme]).field("row_advantages", Source::RowAdvantages)])
 }
 
 /// OpenRLHF's estimators that are group statistics. Its eps of 1e-9 is written in its code.
@@ -48,30 +44,20 @@ pub fn openrlhf(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     settings.must_be("lambd", &json!(1.0))?;
     settings.remarks(&["kl", "observation_tokens"]);
     let scheme = grpo(std, 1e-9);
-    Ok(vec![
-        Run::new(vec![scheme]).field("advantages", Source::Advantages),
-    ])
+    Ok(vec![Run::new(vec![scheme]).field("advantages", Source::Advantages)])
 }
 
 /// A run with the advantages that a loss was computed from, which its settings name in prose.
 pub fn named(settings: &mut Settings<'_>) -> Result<Run> {
-    let gae = || Run {
-        given: Given::Gae,
-        ..Run::new(vec![given(false)])
-    };
+    let gae = || Run { given: Given::Gae, ..Run::new(vec![given(false)]) };
     match settings.text("advantages")? {
         "GRPO std eps 1e-6 per trajectory"
         | "verl_std GRPO row advantage on every response token"
-        | "verl_std GRPO row advantage of the trajectory, on each of its steps" => {
-            Ok(Run::new(vec![grpo(true, 1e-6)]))
+        | "verl_std GRPO row advantage of the trajectory, on each of its steps" => Ok(Run::new(vec![grpo(true, 1e-6)])),
+        "GRPO std with eps 1e-4 (TRL's), one per trajectory, ddof 1" => Ok(Run::new(vec![grpo(true, 1e-4)])),
+        "verl_outcome_g0.99_l0.95 whitened GAE" | "whitened GAE gamma .99 lambda .95 on the outcome reward" => {
+            Ok(gae())
         }
-        "GRPO std with eps 1e-4 (TRL's), one per trajectory, ddof 1" => {
-            Ok(Run::new(vec![grpo(true, 1e-4)]))
-        }
-        "verl_outcome_g0.99_l0.95 whitened GAE"
-        | "whitened GAE gamma .99 lambda .95 on the outcome reward" => Ok(gae()),
-        other => inexpressible(format!(
-            "nothing here stands for the advantages \"{other}\""
-        )),
+        other => inexpressible(format!("nothing here stands for the advantages \"{other}\"")),
     }
 }

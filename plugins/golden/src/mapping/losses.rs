@@ -46,10 +46,7 @@ pub fn divergence(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
         let params = json!({"kl": kl, "kl_coef": 1.0, "aggregate": "token-mean"});
         Run::constant(0.0).objective(params)
     };
-    Ok(vec![
-        run().field("token_mean", Source::Loss),
-        run().unit(Unit::Token).field("kl", Source::Loss),
-    ])
+    Ok(vec![run().field("token_mean", Source::Loss), run().unit(Unit::Token).field("kl", Source::Loss)])
 }
 
 /// verl's `vanilla`.
@@ -94,19 +91,12 @@ pub fn verl_2025_aggregates(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     let padded = settings.number("padded_len")?;
     let run = |mode: &str| {
         let params = json!({"entropy_coef": -1.0, "aggregate": mode});
-        Run::constant(0.0)
-            .objective(params)
-            .field(mode, Source::Loss)
+        Run::constant(0.0).objective(params).field(mode, Source::Loss)
     };
     let sum = Run::constant(0.0)
         .objective(json!({"entropy_coef": -1.0 / padded, "aggregate": "token-sum"}))
         .field("seq-mean-token-sum-norm", Source::Loss);
-    Ok(vec![
-        run("token-mean"),
-        run("seq-mean-token-sum"),
-        run("seq-mean-token-mean"),
-        sum,
-    ])
+    Ok(vec![run("token-mean"), run("seq-mean-token-sum"), run("seq-mean-token-mean"), sum])
 }
 
 /// verl's critic loss.
@@ -115,10 +105,7 @@ pub fn verl_value(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     settings.must_be("returns", &json!("variant verl_outcome_g0.99_l0.95"))?;
     let clip = settings.number("cliprange_value")?;
     let run = value(clip, settings.text("loss_agg_mode")?)
-        .field(
-            "clipfrac",
-            Source::Metric("objective", "value_clip_fraction"),
-        )
+        .field("clipfrac", Source::Metric("objective", "value_clip_fraction"))
         .field("grad_vpreds", Source::ValueSlopes);
     Ok(vec![run])
 }
@@ -127,18 +114,13 @@ pub fn verl_value(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
 pub fn openrlhf_value(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     settings.must_be("values", &json!("0.9*value+0.1"))?;
     settings.must_be("returns", &json!("as verl_outcome_g0.99_l0.95"))?;
-    let run =
-        value(settings.number("clip_eps")?, "token-mean").field("grad_values", Source::ValueSlopes);
+    let run = value(settings.number("clip_eps")?, "token-mean").field("grad_values", Source::ValueSlopes);
     Ok(vec![run])
 }
 
 /// A critic's loss alone: with advantages of 0 the policy's term is 0.
 fn value(clip: f64, mode: &str) -> Run {
-    let run = Run {
-        given: Given::Returns,
-        new_values: true,
-        ..Run::new(vec![given(true)])
-    };
+    let run = Run { given: Given::Returns, new_values: true, ..Run::new(vec![given(true)]) };
     let params = json!({"value_coef": 1.0, "value_clip": clip, "aggregate": mode});
     run.objective(params).field("loss", Source::Loss)
 }
@@ -152,11 +134,7 @@ pub fn openrlhf(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     let by_token = settings.boolean("token_level_loss")?;
     let params = match settings.optional_text("policy_loss_type")?.unwrap_or("ppo") {
         "ppo" => {
-            let mode = if by_token {
-                "token-mean"
-            } else {
-                "seq-mean-token-mean"
-            };
+            let mode = if by_token { "token-mean" } else { "seq-mean-token-mean" };
             json!({"low": low, "high": high, "dual": dual, "aggregate": mode})
         }
         // Its mean is over rows, whatever `token_level_loss` says.
@@ -201,10 +179,7 @@ pub fn trl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
         ("dual".to_owned(), json!(delta)),
         ("log_ratio_clamp".to_owned(), json!(0.0)),
         ("aggregate".to_owned(), json!(aggregate)),
-        (
-            "kl".to_owned(),
-            json!(if beta > 0.0 { "k3" } else { "none" }),
-        ),
+        ("kl".to_owned(), json!(if beta > 0.0 { "k3" } else { "none" })),
         ("kl_coef".to_owned(), json!(beta)),
         ("kl_clamp".to_owned(), json!(0.0)),
     ]);

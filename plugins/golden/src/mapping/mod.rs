@@ -18,9 +18,7 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
     let name = variant.name.as_str();
     let runs = match (algorithm, variant.provenance.function.as_deref()) {
         ("grpo", Some("compute_grpo_outcome_advantage")) => advantages::verl(&mut settings),
-        ("grpo", Some("RemoteExperienceMaker.compute_advantages_and_returns")) => {
-            advantages::openrlhf(&mut settings)
-        }
+        ("grpo", Some("RemoteExperienceMaker.compute_advantages_and_returns")) => advantages::openrlhf(&mut settings),
         ("grpo", None) if name == "trl_advantage_formula" => advantages::trl(&mut settings),
         ("actfocus", None) => losses::actfocus(&mut settings),
         ("kl", Some("kl_penalty_forward")) => losses::divergence(&mut settings),
@@ -70,13 +68,7 @@ mod tests {
             for variant in &file.variants {
                 let planned = plan(&file.algorithm, variant);
                 let listed = list.variant(&file.algorithm, &variant.name);
-                assert_eq!(
-                    planned.is_err(),
-                    listed.is_some(),
-                    "{} {}: {planned:?}",
-                    file.algorithm,
-                    variant.name
-                );
+                assert_eq!(planned.is_err(), listed.is_some(), "{} {}: {planned:?}", file.algorithm, variant.name);
                 mapped += usize::from(planned.is_ok());
             }
         }
@@ -87,11 +79,7 @@ mod tests {
     #[test]
     fn settings_decide() {
         let settings = r#"{"epsilon": 0.5, "norm_adv_by_std_in_grpo": false}"#;
-        let one = plan(
-            "grpo",
-            &variant("compute_grpo_outcome_advantage", settings, "step"),
-        )
-        .unwrap();
+        let one = plan("grpo", &variant("compute_grpo_outcome_advantage", settings, "step")).unwrap();
         assert_eq!(one.layout, Layout::Step);
         assert_eq!(one.runs[0].credit[0].params["eps"], 0.5);
         assert_eq!(one.runs[0].credit[0].params["std"], false);

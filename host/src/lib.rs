@@ -25,7 +25,6 @@ pub mod rollout;
 pub mod run;
 #[cfg(feature = "torch")]
 pub mod scoring;
-#[cfg(feature = "torch")]
 pub mod telemetry;
 #[cfg(feature = "torch")]
 pub mod update;

@@ -85,9 +85,13 @@ impl Run {
             let evaluated = self.evaluate_if_due(&mut metrics)?;
             clock.lap(&mut metrics, "eval");
             self.report(&rollout.played, &mut metrics, &mut clock)?;
-            progress.step(&summary::line(&metrics));
+            let line = summary::line(&metrics);
+            tracing::info!("iteration {}: {line}", self.iteration);
+            progress.step(&line);
             if evaluated {
-                progress.say(&summary::evaluation(Some(self.iteration), &metrics));
+                let line = summary::evaluation(Some(self.iteration), &metrics);
+                tracing::info!("{line}");
+                progress.say(&line);
             }
             self.save_if_due()?;
         }

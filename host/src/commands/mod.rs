@@ -15,9 +15,11 @@ use std::{
 
 use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
 
-use crate::config::{ConfigError, Loaded};
+use crate::{
+    config::{ConfigError, Loaded},
+    telemetry::log,
+};
 
 /// Exit code of a command that failed.
 const FAILED: u8 = 1;
@@ -89,8 +91,7 @@ struct PluginPath {
 /// Runs the program.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_env("ACCREDIT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).without_time().with_target(false).init();
+    log::init();
     match run(cli.command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -26,7 +26,7 @@ use crate::{
         tasks::Tasks,
         tokenizer::Tokenizer,
     },
-    telemetry::{Metrics, MetricsFile, RunFolder, environment},
+    telemetry::{Metrics, MetricsFile, RunFolder, environment, log},
     update::planned_updates,
 };
 
@@ -162,6 +162,7 @@ impl Run {
         let description = environment::describe(&pipeline, config.run.threads, &device.to_string())?;
         std::fs::write(folder.environment(), format!("{description:#}\n"))
             .with_context(|| format!("cannot write {}", folder.environment().display()))?;
+        log::write_to(&folder.log())?;
         tracing::info!("run folder {}", folder.path().display());
 
         let (tokenizer, prompter, policy, mut tasks) = match existing {
@@ -238,6 +239,7 @@ impl Run {
             std::fs::write(folder.config(), loaded.to_toml())
                 .with_context(|| format!("cannot write {}", folder.config().display()))?;
         }
+        log::write_to(&folder.log())?;
         tracing::info!("going on at iteration {iteration} of {}", config.iterations);
         Ok(Self {
             collector: collector(&config, &setting)?,

@@ -1,11 +1,19 @@
-//! What a run tells: its folder, its metrics, and its progress on the terminal.
+//! What a run tells: its folder, its log, its metrics, and its progress on the terminal.
 
+#[cfg(feature = "torch")]
 pub mod environment;
+pub mod log;
+#[cfg(feature = "torch")]
 pub mod metrics;
 pub mod names;
+#[cfg(feature = "torch")]
 pub mod progress;
+#[cfg(feature = "torch")]
 pub mod run_folder;
 
+#[cfg(feature = "torch")]
 pub use metrics::{Metrics, MetricsFile};
+#[cfg(feature = "torch")]
 pub use progress::Progress;
+#[cfg(feature = "torch")]
 pub use run_folder::RunFolder;

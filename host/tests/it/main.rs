@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 mod credit;
+#[cfg(feature = "torch")]
+mod gradient;
 mod loader;
 mod manuals;
 mod plugins;

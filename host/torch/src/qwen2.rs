@@ -120,6 +120,13 @@ impl Model {
         self.weights.count()
     }
 
+    /// A copy of the gradient that backward passes have added up, over all weights in their layout. Errors: a frozen
+    /// model.
+    pub fn gradient(&self) -> Result<Vec<f32>> {
+        let (flat, _) = self.weights.gradient.as_ref().ok_or(Error::Frozen)?;
+        Ok(Vec::try_from(&flat.f_to_device(tch::Device::Cpu)?)?)
+    }
+
     pub(crate) fn weights(&self) -> &Weights {
         &self.weights
     }

@@ -89,6 +89,7 @@ impl Checkpoint {
 }
 
 /// Writes a checkpoint and removes the oldest ones beyond `keep`.
+#[expect(clippy::too_many_arguments, reason = "the parts of a checkpoint")]
 pub fn save(
     checkpoints: &Path,
     keep: usize,

@@ -82,6 +82,7 @@ pub(super) fn given_to_hooks(name: &str, fresh: bool) -> bool {
 }
 
 /// The columns of tokens that a model must compute for these schemes.
+#[expect(clippy::struct_excessive_bools, reason = "a set of columns, each there or not")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
     /// Log-probabilities under the policy before the update; always there in training.

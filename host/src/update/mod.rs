@@ -57,6 +57,7 @@ pub struct Pace<'a> {
 }
 
 /// Makes the optimiser steps of one iteration. `order` shuffles the rows.
+#[expect(clippy::too_many_arguments, reason = "everything that an update brings together, and none of it twice")]
 pub fn update(
     model: &Model,
     optimizer: &mut Optimizer,
@@ -98,6 +99,7 @@ pub fn update(
 
 /// Adds the gradient of one minibatch to the model's, micro-batch by micro-batch, and gives the loss. Nothing of it
 /// depends on how the minibatch is cut.
+#[expect(clippy::too_many_arguments, reason = "everything that an update brings together, and none of it twice")]
 pub fn gradient(
     model: &Model,
     pipeline: &mut Pipeline,

@@ -15,6 +15,8 @@ use crate::error::Result;
 #[derive(Debug)]
 pub(crate) struct Cache {
     layers: Vec<LayerCache>,
+    /// The first slot of each row.
+    firsts: Vec<i64>,
     /// `[B, 1, 1, S]`: 0 where a row may look, minus infinity before its first token; none where all rows begin at 0.
     mask: Option<Tensor>,
     /// Slots that are filled.
@@ -22,12 +24,13 @@ pub(crate) struct Cache {
     device: Device,
 }
 
+/// Keys and values of one layer.
 #[derive(Debug)]
-struct LayerCache {
+pub(crate) struct LayerCache {
     /// `[B, K, C, S]`: transposed, so that a query reads along the slots.
-    keys: Tensor,
+    pub(crate) keys: Tensor,
     /// `[B, K, S, C]`.
-    values: Tensor,
+    pub(crate) values: Tensor,
 }
 
 /// Keys, values and mask of the filled slots of one layer.
@@ -55,11 +58,11 @@ impl Cache {
             Ok(LayerCache { keys, values })
         };
         let layers = (0..shape.layers).map(|_| layer()).collect::<Result<Vec<_>>>()?;
-        let mut cache = Self { layers, mask: None, len, device };
-        if prompt_lengths.iter().any(|length| *length as i64 != len) {
+        let firsts = prompt_lengths.iter().map(|length| len - *length as i64).collect();
+        let mut cache = Self { layers, firsts, mask: None, len, device };
+        if cache.firsts.iter().any(|first| *first != 0) {
             let mask = Tensor::f_zeros([rows, 1, 1, slots], options)?;
-            for (row, length) in prompt_lengths.iter().enumerate() {
-                let padding = len - *length as i64;
+            for (row, padding) in cache.firsts.iter().copied().enumerate() {
                 let mut padded = mask.f_narrow(0, row as i64, 1)?.f_narrow(3, 0, padding)?;
                 let _same = padded.f_fill_(f64::NEG_INFINITY)?;
                 // What is hidden is still multiplied, by 0, so it must be finite.
@@ -88,6 +91,20 @@ impl Cache {
         self.len += 1;
     }
 
+    /// Slots that are filled, the last one opened included.
+    pub(crate) fn len(&self) -> i64 {
+        self.len
+    }
+
+    /// The first slot of each row.
+    pub(crate) fn firsts(&self) -> &[i64] {
+        &self.firsts
+    }
+
+    pub(crate) fn layer(&self, layer: usize) -> &LayerCache {
+        &self.layers[layer]
+    }
+
     /// Fills the last slot with keys and values `[B, K, C]`, and gives all that is filled.
     pub(crate) fn append(&self, layer: usize, keys: &Tensor, values: &Tensor) -> Result<Filled<'_>> {
         let layer = &self.layers[layer];
@@ -102,6 +119,7 @@ impl Cache {
 
     /// Keeps these rows, in this order, and forgets the others.
     pub(crate) fn keep(&mut self, rows: &[i64]) -> Result<()> {
+        self.firsts = rows.iter().map(|row| self.firsts[*row as usize]).collect();
         let rows = Tensor::f_from_slice(rows)?.f_to_device(self.device.0)?;
         for layer in &mut self.layers {
             layer.keys = layer.keys.f_index_select(0, &rows)?;

@@ -13,6 +13,8 @@
 #else
 #define FOR_EACH_PROCESSOR
 #endif
+// Short loops over registers must be unrolled, or the registers become memory.
+#define UNROLLED _Pragma("GCC unroll 8")
 // Helpers must become part of each copy.
 #define HELPER static inline __attribute__((always_inline))
 
@@ -31,7 +33,13 @@ HELPER Lanes load(const float* from) {
 
 HELPER void store(float* to, const Lanes& lanes) { std::memcpy(to, &lanes, sizeof lanes); }
 
-HELPER float sum(const Lanes& a) { return ((a[0] + a[4]) + (a[1] + a[5])) + ((a[2] + a[6]) + (a[3] + a[7])); }
+HELPER float sum(const Lanes& lanes) {
+  typedef float Quad __attribute__((vector_size(16)));
+  Quad halves[2];
+  std::memcpy(halves, &lanes, sizeof halves);
+  const Quad quad = halves[0] + halves[1];
+  return (quad[0] + quad[2]) + (quad[1] + quad[3]);
+}
 
 // e^x within two units of the last place, between e^-87 and e^88: x = n ln 2 + r, and a polynomial for e^r (the
 // coefficients are those of Cephes' expf).
@@ -83,31 +91,46 @@ HELPER void rotate(const float* head, const float* cosine, const float* sine, in
   }
 }
 
-// `queries` times keys [C, S] over the slots first..last, for Q queries at a time.
-template <int Q>
-HELPER void score(const float* queries, const float* keys, int64_t width, int64_t slots, int64_t first, int64_t last, float* scores) {
-  constexpr int kBlocks = 4;
-  int64_t t = first;
-  for (; t + kBlocks * kLanes <= last; t += kBlocks * kLanes) {
-    Lanes sums[Q][kBlocks] = {};
-    for (int64_t c = 0; c < width; ++c) {
-      const float* row = keys + c * slots + t;
-      for (int block = 0; block < kBlocks; ++block) {
-        const Lanes key = load(row + block * kLanes);
-        for (int q = 0; q < Q; ++q) sums[q][block] += key * queries[q * width + c];
-      }
+// Asks for the slot that is read 32 slots after t, so that it has come when its turn does: one of `here`, or beyond
+// `last` one of what is read next. The processor's own prefetching stops at every page.
+HELPER void prefetch(const float* here, const float* next, int64_t columns, int64_t width, int64_t t, int64_t first, int64_t last) {
+  constexpr int64_t kAhead = 32, kLine = 16;
+  const int64_t slot = t + kAhead;
+  const float* line = slot < last ? here + slot * width : next + (first + slot - last) * width;
+  for (int64_t c = 0; c < columns; c += kLine) __builtin_prefetch(line + c);
+}
+
+// Products of Q queries with the keys of COUNT slots from t on.
+template <int Q, int COUNT>
+HELPER void score_slots(const float* queries, const float* keys, int64_t width, int64_t slots, int64_t t, float* scores) {
+  const int64_t whole = width - width % kLanes;
+  const float* key = keys + t * width;
+  Lanes sums[Q][COUNT] = {};
+  for (int64_t c = 0; c < whole; c += kLanes) {
+    UNROLLED for (int i = 0; i < COUNT; ++i) {
+      const Lanes lanes = load(key + i * width + c);
+      UNROLLED for (int q = 0; q < Q; ++q) sums[q][i] += lanes * load(queries + q * width + c);
     }
-    for (int q = 0; q < Q; ++q)
-      for (int block = 0; block < kBlocks; ++block) store(scores + q * slots + t + block * kLanes, sums[q][block]);
   }
-  by_lanes(last - t, [&](int64_t offset, int64_t count) {
-    Lanes sums[Q] = {};
-    for (int64_t c = 0; c < width; ++c) {
-      const Lanes key = load_some(keys + c * slots + t + offset, count, 0.0f);
-      for (int q = 0; q < Q; ++q) sums[q] += key * queries[q * width + c];
+  UNROLLED for (int q = 0; q < Q; ++q) {
+    UNROLLED for (int i = 0; i < COUNT; ++i) {
+      float total = sum(sums[q][i]);
+      for (int64_t c = whole; c < width; ++c) total += key[i * width + c] * queries[q * width + c];
+      scores[q * slots + t + i] = total;
     }
-    for (int q = 0; q < Q; ++q) store_some(scores + q * slots + t + offset, sums[q], count);
-  });
+  }
+}
+
+// Products of Q queries with the keys [S, C] of the slots first..last. Keys are read once, in the order of memory: a
+// batch's cache is larger than the processor's.
+template <int Q>
+HELPER void score(const float* queries, const float* keys, const float* next, int64_t width, int64_t slots, int64_t first, int64_t last, float* scores) {
+  int64_t t = first;
+  for (; t + 4 <= last; t += 4) {
+    for (int i = 0; i < 4; ++i) prefetch(keys, next, width, width, t + i, first, last);
+    score_slots<Q, 4>(queries, keys, width, slots, t, scores);
+  }
+  for (; t < last; ++t) score_slots<Q, 1>(queries, keys, width, slots, t, scores);
 }
 
 // Scores to e^(score - largest), in place; gives one over their sum.
@@ -134,26 +157,27 @@ HELPER float softmax(float* scores, int64_t first, int64_t last) {
 
 // Weighted sums of values [S, C] over the slots first..last, BLOCKS * 8 columns of them, for Q queries at a time.
 template <int Q, int BLOCKS>
-HELPER void mix(const float* weights, const float* scales, const float* values, int64_t width, int64_t slots, int64_t first, int64_t last, float* out) {
+HELPER void mix(const float* weights, const float* scales, const float* values, const float* next, int64_t width, int64_t slots, int64_t first, int64_t last, float* out) {
   Lanes sums[Q][BLOCKS] = {};
   for (int64_t t = first; t < last; ++t) {
-    for (int block = 0; block < BLOCKS; ++block) {
+    prefetch(values, next, BLOCKS * kLanes, width, t, first, last);
+    UNROLLED for (int block = 0; block < BLOCKS; ++block) {
       const Lanes value = load(values + t * width + block * kLanes);
-      for (int q = 0; q < Q; ++q) sums[q][block] += value * weights[q * slots + t];
+      UNROLLED for (int q = 0; q < Q; ++q) sums[q][block] += value * weights[q * slots + t];
     }
   }
-  for (int q = 0; q < Q; ++q)
-    for (int block = 0; block < BLOCKS; ++block) store(out + q * width + block * kLanes, sums[q][block] * scales[q]);
+  UNROLLED for (int q = 0; q < Q; ++q)
+    UNROLLED for (int block = 0; block < BLOCKS; ++block) store(out + q * width + block * kLanes, sums[q][block] * scales[q]);
 }
 
 template <int Q>
 HELPER void attend(const float* queries, const float* keys, const float* values, int64_t width, int64_t slots, int64_t first, int64_t last, float* scores, float* out) {
-  score<Q>(queries, keys, width, slots, first, last, scores);
+  score<Q>(queries, keys, values, width, slots, first, last, scores);
   float scales[Q];
   for (int q = 0; q < Q; ++q) scales[q] = softmax(scores + q * slots, first, last);
   int64_t c = 0;
-  for (; c + 4 * kLanes <= width; c += 4 * kLanes) mix<Q, 4>(scores, scales, values + c, width, slots, first, last, out + c);
-  for (; c + kLanes <= width; c += kLanes) mix<Q, 1>(scores, scales, values + c, width, slots, first, last, out + c);
+  for (; c + 4 * kLanes <= width; c += 4 * kLanes) mix<Q, 4>(scores, scales, values + c, keys + slots * width, width, slots, first, last, out + c);
+  for (; c + kLanes <= width; c += kLanes) mix<Q, 1>(scores, scales, values + c, keys + slots * width, width, slots, first, last, out + c);
   for (; c < width; ++c) {
     for (int q = 0; q < Q; ++q) {
       float total = 0.0f;
@@ -170,8 +194,9 @@ extern "C" {
 // Rotates the queries and the key of each row by its position, puts key and value into slot `last - 1` of the cache, and
 // attends to the slots firsts[row]..last. Queries are scaled already.
 //
-// qkv [B, H + 2 K, C]; cosine, sine [positions, C]; positions, firsts [B]; keys [B, K, C, S]; values [B, K, S, C];
-// scratch [H / K * C + C + 2 S]; out [B, H, C].
+// qkv [B, H + 2 K, C]; cosine, sine [positions, C]; positions, firsts [B]; keys, values
+// [B, K, S, C];
+// scratch [H / K * C + 2 S]; out [B, H, C].
 FOR_EACH_PROCESSOR
 void accredit_decode_attention(const float* qkv, const float* cosine, const float* sine, const int64_t* positions,
                                const int64_t* firsts, float* keys, float* values, float* scratch, float* out,
@@ -179,25 +204,23 @@ void accredit_decode_attention(const float* qkv, const float* cosine, const floa
                                int64_t last) {
   const int64_t group = heads / kv_heads;
   float* queries = scratch;
-  float* key = queries + group * width;
-  float* scores = key + width;
+  float* scores = queries + group * width;
   for (int64_t row = 0; row < rows; ++row) {
     const float* heads_of_row = qkv + row * (heads + 2 * kv_heads) * width;
     const float* turn[2] = {cosine + positions[row] * width, sine + positions[row] * width};
     for (int64_t k = 0; k < kv_heads; ++k) {
-      float* k_cache = keys + (row * kv_heads + k) * width * slots;
-      float* v_cache = values + (row * kv_heads + k) * slots * width;
+      float* keys_here = keys + (row * kv_heads + k) * slots * width;
+      float* values_here = values + (row * kv_heads + k) * slots * width;
       for (int64_t g = 0; g < group; ++g)
         rotate(heads_of_row + (k * group + g) * width, turn[0], turn[1], width, queries + g * width);
-      rotate(heads_of_row + (heads + k) * width, turn[0], turn[1], width, key);
-      for (int64_t c = 0; c < width; ++c) k_cache[c * slots + last - 1] = key[c];
-      std::memcpy(v_cache + (last - 1) * width, heads_of_row + (heads + kv_heads + k) * width, static_cast<size_t>(width) * sizeof(float));
+      rotate(heads_of_row + (heads + k) * width, turn[0], turn[1], width, keys_here + (last - 1) * width);
+      std::memcpy(values_here + (last - 1) * width, heads_of_row + (heads + kv_heads + k) * width, static_cast<size_t>(width) * sizeof(float));
       float* to = out + (row * heads + k * group) * width;
       int64_t g = 0;
       for (; g + 2 <= group; g += 2)
-        attend<2>(queries + g * width, k_cache, v_cache, width, slots, firsts[row], last, scores, to + g * width);
+        attend<2>(queries + g * width, keys_here, values_here, width, slots, firsts[row], last, scores, to + g * width);
       if (g < group)
-        attend<1>(queries + g * width, k_cache, v_cache, width, slots, firsts[row], last, scores, to + g * width);
+        attend<1>(queries + g * width, keys_here, values_here, width, slots, firsts[row], last, scores, to + g * width);
     }
   }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Cache {
 /// Keys and values of one layer.
 #[derive(Debug)]
 pub(crate) struct LayerCache {
-    /// `[B, K, C, S]`: transposed, so that a query reads along the slots.
+    /// `[B, K, S, C]`.
     pub(crate) keys: Tensor,
     /// `[B, K, S, C]`.
     pub(crate) values: Tensor,
@@ -35,7 +35,7 @@ pub(crate) struct LayerCache {
 
 /// Keys, values and mask of the filled slots of one layer.
 pub(crate) struct Filled<'a> {
-    /// `[B, K, C, len]`.
+    /// `[B, K, len, C]`.
     pub(crate) keys: Tensor,
     /// `[B, K, len, C]`.
     pub(crate) values: Tensor,
@@ -49,11 +49,11 @@ impl Cache {
     pub(crate) fn new(shape: &Shape, prompt_lengths: &[usize], new: usize, device: Device) -> Result<Self> {
         let rows = prompt_lengths.len() as i64;
         let len = prompt_lengths.iter().copied().max().unwrap_or(0) as i64;
-        let slots = slots(len + new as i64);
+        let slots = len + new as i64;
         let (kv_heads, width) = (shape.kv_heads as i64, shape.head_dim() as i64);
         let options = (Kind::Float, device.0);
         let layer = || {
-            let keys = Tensor::f_empty([rows, kv_heads, width, slots], options)?;
+            let keys = Tensor::f_empty([rows, kv_heads, slots, width], options)?;
             let values = Tensor::f_empty([rows, kv_heads, slots, width], options)?;
             Ok(LayerCache { keys, values })
         };
@@ -67,7 +67,7 @@ impl Cache {
                 let _same = padded.f_fill_(f64::NEG_INFINITY)?;
                 // What is hidden is still multiplied, by 0, so it must be finite.
                 for layer in &cache.layers {
-                    let _same = layer.keys.f_narrow(0, row as i64, 1)?.f_narrow(3, 0, padding)?.f_zero_()?;
+                    let _same = layer.keys.f_narrow(0, row as i64, 1)?.f_narrow(2, 0, padding)?.f_zero_()?;
                     let _same = layer.values.f_narrow(0, row as i64, 1)?.f_narrow(2, 0, padding)?.f_zero_()?;
                 }
             }
@@ -80,9 +80,9 @@ impl Cache {
     pub(crate) fn put(&self, layer: usize, row: usize, count: usize, keys: &Tensor, values: &Tensor) -> Result<()> {
         let t = keys.size()[2];
         let layer = &self.layers[layer];
-        let rows = |tensor: &Tensor, dim| tensor.f_narrow(0, row as i64, count as i64)?.f_narrow(dim, self.len - t, t);
-        rows(&layer.keys, 3)?.f_copy_(&keys.f_transpose(2, 3)?)?;
-        rows(&layer.values, 2)?.f_copy_(values)?;
+        let place = |tensor: &Tensor| tensor.f_narrow(0, row as i64, count as i64)?.f_narrow(2, self.len - t, t);
+        place(&layer.keys)?.f_copy_(keys)?;
+        place(&layer.values)?.f_copy_(values)?;
         Ok(())
     }
 
@@ -108,10 +108,10 @@ impl Cache {
     /// Fills the last slot with keys and values `[B, K, C]`, and gives all that is filled.
     pub(crate) fn append(&self, layer: usize, keys: &Tensor, values: &Tensor) -> Result<Filled<'_>> {
         let layer = &self.layers[layer];
-        layer.keys.f_narrow(3, self.len - 1, 1)?.f_copy_(&keys.f_unsqueeze(3)?)?;
+        layer.keys.f_narrow(2, self.len - 1, 1)?.f_copy_(&keys.f_unsqueeze(2)?)?;
         layer.values.f_narrow(2, self.len - 1, 1)?.f_copy_(&values.f_unsqueeze(2)?)?;
         Ok(Filled {
-            keys: layer.keys.f_narrow(3, 0, self.len)?,
+            keys: layer.keys.f_narrow(2, 0, self.len)?,
             values: layer.values.f_narrow(2, 0, self.len)?,
             mask: self.mask.as_ref(),
         })
@@ -129,22 +129,5 @@ impl Cache {
             *mask = mask.f_index_select(0, &rows)?;
         }
         Ok(())
-    }
-}
-
-/// Slots for so many tokens: whole cache lines, and no multiple of a page, at which the rows of a head would all fall
-/// on the same lines of the first-level cache.
-fn slots(tokens: i64) -> i64 {
-    let slots = (tokens.max(1) + 15) / 16 * 16;
-    if slots % 1024 == 0 { slots + 16 } else { slots }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_avoid_pages() {
-        assert_eq!([slots(0), slots(16), slots(17), slots(1020), slots(2048)], [16, 16, 32, 1040, 2064]);
     }
 }

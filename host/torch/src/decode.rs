@@ -15,8 +15,10 @@ use crate::kernels;
 use crate::qwen2::Model;
 use crate::rotary::Rotary;
 
-/// Prompt tokens that are read in one pass.
-const TOKENS_PER_PREFILL: usize = 8192;
+/// Prompt tokens that are read in one pass: few on a CPU, so that what lies between two matrices stays in its cache, and
+/// many on a GPU, so that it is busy.
+const TOKENS_PER_PREFILL_CPU: usize = 512;
+const TOKENS_PER_PREFILL_GPU: usize = 16384;
 
 /// Up to this width, matrices are kept as `[in, out]` copies: at the few rows of a decoding step that product is
 /// faster. Wider ones are bound by memory, and are multiplied as they lie.
@@ -124,7 +126,8 @@ impl Decoder {
     pub(crate) fn prefill(&self, prompts: &[Prompt], cache: &Cache, rotary: &Rotary) -> Result<Tensor> {
         let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.tokens.len()).collect();
         let mut last: Vec<Option<Tensor>> = prompts.iter().map(|_| None).collect();
-        for pass in crate::rows::passes(&lengths, TOKENS_PER_PREFILL) {
+        let per_pass = if self.device.is_cpu() { TOKENS_PER_PREFILL_CPU } else { TOKENS_PER_PREFILL_GPU };
+        for pass in crate::rows::passes(&lengths, per_pass) {
             let chosen: Vec<Prompt> = pass.iter().map(|index| prompts[*index]).collect();
             let hidden = self.prefill_pass(&chosen, cache, rotary)?;
             for (place, index) in pass.iter().enumerate() {
@@ -215,7 +218,7 @@ impl Decoder {
         let keys = qk.f_narrow(1, heads, kv_heads)?;
         let filled = cache.append(layer, &keys, &qkv.f_narrow(1, heads + kv_heads, kv_heads)?)?;
         let q = qk.f_narrow(1, 0, heads)?.f_reshape([b, kv_heads, heads / kv_heads, width])?;
-        let mut scores = q.f_matmul(&filled.keys)?;
+        let mut scores = q.f_matmul(&filled.keys.f_transpose(2, 3)?)?;
         if let Some(mask) = filled.mask {
             let _same = scores.f_add_(&mask.f_narrow(3, 0, cache.len())?)?;
         }

@@ -55,7 +55,7 @@ pub(crate) fn attention(
     let rows = positions.len() as i64;
     let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
     let (layer, last) = (cache.layer(layer), cache.len());
-    let slots = layer.keys.size()[3];
+    let slots = layer.keys.size()[2];
     let tables = [rotary.cosine.size()[0], width];
     let in_range = |limit: i64| move |n: &i64| (0..limit).contains(n);
     let rows_fit = cache.firsts().len() as i64 == rows && cache.firsts().iter().all(in_range(last));
@@ -63,7 +63,7 @@ pub(crate) fn attention(
         return Err(Error::torch("a decoding step does not fit its cache"));
     }
     let out = empty([rows, heads * width])?;
-    let mut scratch = vec![0.0_f32; (heads / kv_heads * width + width + 2 * slots) as usize];
+    let mut scratch = vec![0.0_f32; (heads / kv_heads * width + 2 * slots) as usize];
     // SAFETY: `dense` has checked type, place and shape of every array, and the lines above that positions lie in the
     // tables, and first and last slots in the cache. The cache belongs to the calling thread alone.
     unsafe {
@@ -73,7 +73,7 @@ pub(crate) fn attention(
             dense(&rotary.sine, &tables)?,
             positions.as_ptr(),
             cache.firsts().as_ptr(),
-            dense(&layer.keys, &[rows, kv_heads, width, slots])?,
+            dense(&layer.keys, &[rows, kv_heads, slots, width])?,
             dense(&layer.values, &[rows, kv_heads, slots, width])?,
             scratch.as_mut_ptr(),
             dense(&out, &[rows, heads * width])?,

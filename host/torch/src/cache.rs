@@ -15,6 +15,8 @@ use crate::error::Result;
 #[derive(Debug)]
 pub(crate) struct Cache {
     layers: Vec<LayerCache>,
+    /// The first slot of each row.
+    firsts: Vec<i64>,
     /// `[B, 1, 1, S]`: 0 where a row may look, minus infinity before its first token; none where all rows begin at 0.
     mask: Option<Tensor>,
     /// Slots that are filled.
@@ -22,17 +24,18 @@ pub(crate) struct Cache {
     device: Device,
 }
 
+/// Keys and values of one layer.
 #[derive(Debug)]
-struct LayerCache {
-    /// `[B, K, C, S]`: transposed, so that a query reads along the slots.
-    keys: Tensor,
+pub(crate) struct LayerCache {
     /// `[B, K, S, C]`.
-    values: Tensor,
+    pub(crate) keys: Tensor,
+    /// `[B, K, S, C]`.
+    pub(crate) values: Tensor,
 }
 
 /// Keys, values and mask of the filled slots of one layer.
 pub(crate) struct Filled<'a> {
-    /// `[B, K, C, len]`.
+    /// `[B, K, len, C]`.
     pub(crate) keys: Tensor,
     /// `[B, K, len, C]`.
     pub(crate) values: Tensor,
@@ -46,25 +49,25 @@ impl Cache {
     pub(crate) fn new(shape: &Shape, prompt_lengths: &[usize], new: usize, device: Device) -> Result<Self> {
         let rows = prompt_lengths.len() as i64;
         let len = prompt_lengths.iter().copied().max().unwrap_or(0) as i64;
-        let slots = slots(len + new as i64);
+        let slots = len + new as i64;
         let (kv_heads, width) = (shape.kv_heads as i64, shape.head_dim() as i64);
         let options = (Kind::Float, device.0);
         let layer = || {
-            let keys = Tensor::f_empty([rows, kv_heads, width, slots], options)?;
+            let keys = Tensor::f_empty([rows, kv_heads, slots, width], options)?;
             let values = Tensor::f_empty([rows, kv_heads, slots, width], options)?;
             Ok(LayerCache { keys, values })
         };
         let layers = (0..shape.layers).map(|_| layer()).collect::<Result<Vec<_>>>()?;
-        let mut cache = Self { layers, mask: None, len, device };
-        if prompt_lengths.iter().any(|length| *length as i64 != len) {
+        let firsts = prompt_lengths.iter().map(|length| len - *length as i64).collect();
+        let mut cache = Self { layers, firsts, mask: None, len, device };
+        if cache.firsts.iter().any(|first| *first != 0) {
             let mask = Tensor::f_zeros([rows, 1, 1, slots], options)?;
-            for (row, length) in prompt_lengths.iter().enumerate() {
-                let padding = len - *length as i64;
+            for (row, padding) in cache.firsts.iter().copied().enumerate() {
                 let mut padded = mask.f_narrow(0, row as i64, 1)?.f_narrow(3, 0, padding)?;
                 let _same = padded.f_fill_(f64::NEG_INFINITY)?;
                 // What is hidden is still multiplied, by 0, so it must be finite.
                 for layer in &cache.layers {
-                    let _same = layer.keys.f_narrow(0, row as i64, 1)?.f_narrow(3, 0, padding)?.f_zero_()?;
+                    let _same = layer.keys.f_narrow(0, row as i64, 1)?.f_narrow(2, 0, padding)?.f_zero_()?;
                     let _same = layer.values.f_narrow(0, row as i64, 1)?.f_narrow(2, 0, padding)?.f_zero_()?;
                 }
             }
@@ -77,9 +80,9 @@ impl Cache {
     pub(crate) fn put(&self, layer: usize, row: usize, count: usize, keys: &Tensor, values: &Tensor) -> Result<()> {
         let t = keys.size()[2];
         let layer = &self.layers[layer];
-        let rows = |tensor: &Tensor, dim| tensor.f_narrow(0, row as i64, count as i64)?.f_narrow(dim, self.len - t, t);
-        rows(&layer.keys, 3)?.f_copy_(&keys.f_transpose(2, 3)?)?;
-        rows(&layer.values, 2)?.f_copy_(values)?;
+        let place = |tensor: &Tensor| tensor.f_narrow(0, row as i64, count as i64)?.f_narrow(2, self.len - t, t);
+        place(&layer.keys)?.f_copy_(keys)?;
+        place(&layer.values)?.f_copy_(values)?;
         Ok(())
     }
 
@@ -88,13 +91,27 @@ impl Cache {
         self.len += 1;
     }
 
+    /// Slots that are filled, the last one opened included.
+    pub(crate) fn len(&self) -> i64 {
+        self.len
+    }
+
+    /// The first slot of each row.
+    pub(crate) fn firsts(&self) -> &[i64] {
+        &self.firsts
+    }
+
+    pub(crate) fn layer(&self, layer: usize) -> &LayerCache {
+        &self.layers[layer]
+    }
+
     /// Fills the last slot with keys and values `[B, K, C]`, and gives all that is filled.
     pub(crate) fn append(&self, layer: usize, keys: &Tensor, values: &Tensor) -> Result<Filled<'_>> {
         let layer = &self.layers[layer];
-        layer.keys.f_narrow(3, self.len - 1, 1)?.f_copy_(&keys.f_unsqueeze(3)?)?;
+        layer.keys.f_narrow(2, self.len - 1, 1)?.f_copy_(&keys.f_unsqueeze(2)?)?;
         layer.values.f_narrow(2, self.len - 1, 1)?.f_copy_(&values.f_unsqueeze(2)?)?;
         Ok(Filled {
-            keys: layer.keys.f_narrow(3, 0, self.len)?,
+            keys: layer.keys.f_narrow(2, 0, self.len)?,
             values: layer.values.f_narrow(2, 0, self.len)?,
             mask: self.mask.as_ref(),
         })
@@ -102,6 +119,7 @@ impl Cache {
 
     /// Keeps these rows, in this order, and forgets the others.
     pub(crate) fn keep(&mut self, rows: &[i64]) -> Result<()> {
+        self.firsts = rows.iter().map(|row| self.firsts[*row as usize]).collect();
         let rows = Tensor::f_from_slice(rows)?.f_to_device(self.device.0)?;
         for layer in &mut self.layers {
             layer.keys = layer.keys.f_index_select(0, &rows)?;
@@ -111,22 +129,5 @@ impl Cache {
             *mask = mask.f_index_select(0, &rows)?;
         }
         Ok(())
-    }
-}
-
-/// Slots for so many tokens: whole cache lines, and no multiple of a page, at which the rows of a head would all fall
-/// on the same lines of the first-level cache.
-fn slots(tokens: i64) -> i64 {
-    let slots = (tokens.max(1) + 15) / 16 * 16;
-    if slots % 1024 == 0 { slots + 16 } else { slots }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_avoid_pages() {
-        assert_eq!([slots(0), slots(16), slots(17), slots(1020), slots(2048)], [16, 16, 32, 1040, 2064]);
     }
 }

@@ -11,11 +11,14 @@ use crate::cache::Cache;
 use crate::config::Shape;
 use crate::device::Device;
 use crate::error::Result;
+use crate::kernels;
 use crate::qwen2::Model;
 use crate::rotary::Rotary;
 
-/// Prompt tokens that are read in one pass.
-const TOKENS_PER_PREFILL: usize = 8192;
+/// Prompt tokens that are read in one pass: few on a CPU, so that what lies between two matrices stays in its cache, and
+/// many on a GPU, so that it is busy.
+const TOKENS_PER_PREFILL_CPU: usize = 512;
+const TOKENS_PER_PREFILL_GPU: usize = 16384;
 
 /// Up to this width, matrices are kept as `[in, out]` copies: at the few rows of a decoding step that product is
 /// faster. Wider ones are bound by memory, and are multiplied as they lie.
@@ -26,6 +29,8 @@ const WIDEST_TRANSPOSED: usize = 256;
 pub(crate) struct Decoder {
     shape: Shape,
     device: Device,
+    /// Whether a step runs [`crate::kernels`], which are for the CPU, or libtorch's operations.
+    kernels: bool,
     /// `[V, D]`.
     embedding: Tensor,
     layers: Vec<Layer>,
@@ -73,13 +78,20 @@ impl Decoder {
                 qkv: transposed(&qkv)?,
                 qkv_bias: layer.qkv_bias.f_mul(&scale)?,
                 output: transposed(&layer.output)?,
-                gate_up: transposed(&layer.gate_up.f_mul(&layer.second_norm)?)?,
+                gate_up: transposed(&Tensor::f_cat(&[&layer.gate, &layer.up], 0)?.f_mul(&layer.second_norm)?)?,
                 down: transposed(&layer.down)?,
             })
         };
         let layers = model.layers().iter().map(fold).collect::<Result<Vec<_>>>()?;
         let head = transposed(&model.head().f_mul(model.norm())?)?;
-        Ok(Self { layers, head, embedding: model.embedding().shallow_clone(), device: model.device(), shape })
+        let (embedding, device) = (model.embedding().shallow_clone(), model.device());
+        Ok(Self { shape, device, kernels: device.is_cpu(), embedding, layers, head })
+    }
+
+    /// The same with libtorch's operations on every device.
+    #[cfg(test)]
+    pub(crate) fn without_kernels(self) -> Self {
+        Self { kernels: false, ..self }
     }
 
     /// Handles of the same weights, for another thread.
@@ -94,6 +106,7 @@ impl Decoder {
         Self {
             shape: self.shape.clone(),
             device: self.device,
+            kernels: self.kernels,
             embedding: self.embedding.shallow_clone(),
             layers: self.layers.iter().map(share).collect(),
             head: self.head.shallow_clone(),
@@ -113,7 +126,8 @@ impl Decoder {
     pub(crate) fn prefill(&self, prompts: &[Prompt], cache: &Cache, rotary: &Rotary) -> Result<Tensor> {
         let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.tokens.len()).collect();
         let mut last: Vec<Option<Tensor>> = prompts.iter().map(|_| None).collect();
-        for pass in crate::rows::passes(&lengths, TOKENS_PER_PREFILL) {
+        let per_pass = if self.device.is_cpu() { TOKENS_PER_PREFILL_CPU } else { TOKENS_PER_PREFILL_GPU };
+        for pass in crate::rows::passes(&lengths, per_pass) {
             let chosen: Vec<Prompt> = pass.iter().map(|index| prompts[*index]).collect();
             let hidden = self.prefill_pass(&chosen, cache, rotary)?;
             for (place, index) in pass.iter().enumerate() {
@@ -172,33 +186,43 @@ impl Decoder {
     /// Reads one token of each row, `ids` `[B]` at `positions` `[B]` of its sequence, and gives the logits of the next,
     /// `[B, V]`.
     pub(crate) fn step(&self, ids: &[i64], positions: &[i64], cache: &mut Cache, rotary: &Rotary) -> Result<Tensor> {
-        let b = ids.len() as i64;
-        let (heads, kv_heads, width) = self.heads();
         cache.advance();
-        let table = |table: &Tensor| {
-            if positions.iter().all(|position| *position == positions[0]) {
-                return table.f_narrow(0, positions[0], 1)?.f_view([1, 1, width]);
-            }
-            table
-                .f_index_select(0, &Tensor::f_from_slice(positions)?.f_to_device(self.device.0)?)?
-                .f_view([b, 1, width])
-        };
-        let (cosine, sine) = (table(&rotary.cosine)?, table(&rotary.sine)?);
         let mut x = self.embed(ids)?;
         for (index, layer) in self.layers.iter().enumerate() {
-            let qkv = layer.qkv_bias.f_addmm(&self.rms(&x)?, &layer.qkv)?.f_view([b, heads + 2 * kv_heads, width])?;
-            let qk = rotate(&qkv.f_narrow(1, 0, heads + kv_heads)?, &cosine, &sine)?;
-            let keys = qk.f_narrow(1, heads, kv_heads)?;
-            let filled = cache.append(index, &keys, &qkv.f_narrow(1, heads + kv_heads, kv_heads)?)?;
-            let q = qk.f_narrow(1, 0, heads)?.f_reshape([b, kv_heads, heads / kv_heads, width])?;
-            let mut scores = q.f_matmul(&filled.keys)?;
-            if let Some(mask) = filled.mask {
-                let _same = scores.f_add_(&mask.f_narrow(3, 0, scores.size()[3])?)?;
-            }
-            let attended = scores.f_softmax(-1, Kind::Float)?.f_matmul(&filled.values)?.f_view([b, heads * width])?;
+            let qkv = layer.qkv_bias.f_addmm(&self.rms(&x)?, &layer.qkv)?;
+            let attended = if self.kernels {
+                kernels::attention(&self.shape, &qkv, rotary, positions, cache, index)?
+            } else {
+                self.attention(&qkv, rotary, positions, cache, index)?
+            };
             self.rest_of_layer(layer, &mut x, &attended)?;
         }
         self.logits(&x)
+    }
+
+    /// What [`kernels::attention`] does, by libtorch's operations.
+    fn attention(
+        &self,
+        qkv: &Tensor,
+        rotary: &Rotary,
+        positions: &[i64],
+        cache: &Cache,
+        layer: usize,
+    ) -> Result<Tensor> {
+        let b = positions.len() as i64;
+        let (heads, kv_heads, width) = self.heads();
+        let positions = Tensor::f_from_slice(positions)?.f_to_device(self.device.0)?;
+        let table = |table: &Tensor| table.f_index_select(0, &positions)?.f_view([b, 1, width]);
+        let qkv = qkv.f_view([b, heads + 2 * kv_heads, width])?;
+        let qk = rotate(&qkv.f_narrow(1, 0, heads + kv_heads)?, &table(&rotary.cosine)?, &table(&rotary.sine)?)?;
+        let keys = qk.f_narrow(1, heads, kv_heads)?;
+        let filled = cache.append(layer, &keys, &qkv.f_narrow(1, heads + kv_heads, kv_heads)?)?;
+        let q = qk.f_narrow(1, 0, heads)?.f_reshape([b, kv_heads, heads / kv_heads, width])?;
+        let mut scores = q.f_matmul(&filled.keys.f_transpose(2, 3)?)?;
+        if let Some(mask) = filled.mask {
+            let _same = scores.f_add_(&mask.f_narrow(3, 0, cache.len())?)?;
+        }
+        Ok(scores.f_softmax(-1, Kind::Float)?.f_matmul(&filled.values)?.f_view([b, heads * width])?)
     }
 
     /// Adds the output projection and the feed-forward layer to the residual stream, in place.
@@ -206,8 +230,11 @@ impl Decoder {
         let inner = self.shape.intermediate_size as i64;
         let _same = x.f_addmm_(attended, &layer.output)?;
         let gate_up = self.rms(x)?.f_mm(&layer.gate_up)?;
-        let mut gated = gate_up.f_narrow(-1, 0, inner)?.f_silu()?;
-        let _same = gated.f_mul_(&gate_up.f_narrow(-1, inner, inner)?)?;
+        let gated = if self.kernels {
+            kernels::swiglu(&gate_up)?
+        } else {
+            gate_up.f_narrow(-1, 0, inner)?.f_silu()?.f_mul(&gate_up.f_narrow(-1, inner, inner)?)?
+        };
         let _same = x.f_addmm_(&gated, &layer.down)?;
         Ok(())
     }
@@ -222,6 +249,9 @@ impl Decoder {
 
     /// RMSNorm without a weight.
     fn rms(&self, x: &Tensor) -> Result<Tensor> {
+        if self.kernels {
+            return kernels::rms(x, self.shape.rms_norm_eps);
+        }
         let mut scale = x.f_square()?.f_mean_dim(-1, true, Kind::Float)?;
         let _same = scale.f_add_scalar_(self.shape.rms_norm_eps)?.f_rsqrt_()?;
         Ok(x.f_mul(&scale)?)

@@ -14,6 +14,7 @@
 //! | `score.rs`, `train.rs` | columns without and with gradients |
 //! | `optimizer.rs` | AdamW over the flat buffer |
 //! | `generate.rs`, `decode.rs`, `cache.rs`, `sample.rs` | sampling with a KV cache |
+//! | `kernels.rs`, `shim.rs` | what is written in C++: decoding kernels for the CPU, what tch does not bind |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -25,6 +26,7 @@ mod error;
 mod files;
 mod generate;
 mod head;
+mod kernels;
 mod optimizer;
 #[cfg(test)]
 mod parity;

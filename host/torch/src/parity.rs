@@ -77,14 +77,15 @@ fn columns_are_those_of_transformers_logits() {
     }
 }
 
-/// Prompts of different lengths are read, then the known tokens are fed one by one; after some of them the last row
-/// leaves.
+/// Prompts are read, then the known tokens are fed one by one; after some of them the last row leaves. With the kernels
+/// of the CPU and with the operations that a GPU runs.
 #[test]
 fn logits_of_cached_decoding_are_transformers() {
     let _no_grad = tch::no_grad_guard();
-    for lengths in [[4_usize, 4, 4], [7, 4, 2]] {
+    for (lengths, kernels) in [([4_usize, 4, 4], true), ([7, 4, 2], true), ([4, 4, 4], false), ([7, 4, 2], false)] {
         for Fixture { model, ids, logits } in fixtures() {
             let decoder = Decoder::new(&model).unwrap();
+            let decoder = if kernels { decoder } else { decoder.without_kernels() };
             let shape = model.config().shape();
             let rotary = Rotary::new(shape, 17, Device::CPU).unwrap();
             let mut cache = Cache::new(shape, &lengths, 10, Device::CPU).unwrap();

@@ -30,8 +30,10 @@ pub(crate) struct Layer {
     pub(crate) output: Tensor,
     /// `[D]`.
     pub(crate) second_norm: Tensor,
-    /// `[2 I, D]`, I the intermediate size: gate, then up.
-    pub(crate) gate_up: Tensor,
+    /// `[I, D]`, I the intermediate size.
+    pub(crate) gate: Tensor,
+    /// `[I, D]`.
+    pub(crate) up: Tensor,
     /// `[D, I]`.
     pub(crate) down: Tensor,
 }
@@ -96,7 +98,8 @@ impl Model {
                 qkv_bias: next()?,
                 output: next()?,
                 second_norm: next()?,
-                gate_up: next()?,
+                gate: next()?,
+                up: next()?,
                 down: next()?,
             });
         }
@@ -168,7 +171,6 @@ impl Model {
         let shape = self.config.shape();
         let (b, t) = ids_bt.size2()?;
         let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
-        let inner = shape.intermediate_size as i64;
         let rotary = Rotary::new(shape, t as usize, self.device)?;
         let (cosine, sine) = (rotary.cosine.f_view([1, t, 1, width])?, rotary.sine.f_view([1, t, 1, width])?);
         let mut x = Tensor::f_embedding(&self.embedding, &ids_bt.f_view([-1])?, -1, false, false)?;
@@ -194,10 +196,10 @@ impl Model {
                 false,
             )?;
             let attended = attended.f_transpose(1, 2)?.f_reshape([b * t, heads * width])?;
-            x = x.f_add(&attended.f_linear(&layer.output, None::<&Tensor>)?)?;
+            x = x.f_add(&linear(&attended, &layer.output)?)?;
             let normed = self.rms_norm(&x, &layer.second_norm)?;
-            let [gate, up] = split(&normed.f_linear(&layer.gate_up, None::<&Tensor>)?, [inner, inner], -1)?;
-            x = x.f_add(&gate.f_silu()?.f_mul(&up)?.f_linear(&layer.down, None::<&Tensor>)?)?;
+            let gated = linear(&normed, &layer.gate)?.f_silu()?.f_mul(&linear(&normed, &layer.up)?)?;
+            x = x.f_add(&linear(&gated, &layer.down)?)?;
         }
         Ok(x)
     }
@@ -205,6 +207,11 @@ impl Model {
     fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         Ok(x.f_rms_norm(self.config.shape().hidden_size as i64, Some(weight), self.config.shape().rms_norm_eps)?)
     }
+}
+
+/// `x` `[N, in]` times the transpose of `weight` `[out, in]`.
+fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    Ok(x.f_linear(weight, None::<&Tensor>)?)
 }
 
 /// Views of the parts of a dimension. Backward of a split is one concatenation, where each `narrow` would fill a buffer

@@ -4,8 +4,8 @@
 //! detached view of the buffer, and its gradient a view of the gradient buffer: slices of one autograd leaf would make
 //! every backward pass fill buffers of full size.
 //!
-//! Matrices that are multiplied with the same input share a slot, stacked by rows: q, k, v and gate, up. Hugging Face's
-//! tensors are contiguous parts of the slots.
+//! q, k and v share a slot, stacked by rows, since they are multiplied with the same input and rotated together. Hugging
+//! Face's tensors are contiguous parts of the slots.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -73,7 +73,7 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// Slots in the order that [`crate::qwen2`] takes them: embedding; per layer input norm, q/k/v weight, q/k/v bias,
-    /// output, second norm, gate/up, down; last norm; output layer unless it is tied.
+    /// output, second norm, gate, up, down; last norm; output layer unless it is tied.
     pub(crate) fn new(shape: &Shape) -> Self {
         let (hidden, inner) = (shape.hidden_size, shape.intermediate_size);
         let query = shape.heads * shape.head_dim();
@@ -91,7 +91,8 @@ impl Layout {
             layout.vector(&qkv("bias"), Initial::Zeros);
             layout.matrix(&[(named("self_attn.o_proj.weight"), hidden)], query);
             layout.vector(&[(named("post_attention_layernorm.weight"), hidden)], Initial::Ones);
-            layout.matrix(&["gate", "up"].map(|part| (named(&format!("mlp.{part}_proj.weight")), inner)), hidden);
+            layout.matrix(&[(named("mlp.gate_proj.weight"), inner)], hidden);
+            layout.matrix(&[(named("mlp.up_proj.weight"), inner)], hidden);
             layout.matrix(&[(named("mlp.down_proj.weight"), hidden)], inner);
         }
         layout.vector(&[("model.norm.weight".to_owned(), hidden)], Initial::Ones);

@@ -241,12 +241,11 @@ impl Collector {
 
     /// A pool of at least so many environments.
     fn pool(&mut self, size: usize) -> Result<&mut Pool, CollectError> {
-        let pool = match self.pool.take().filter(|pool| pool.len() >= size) {
-            Some(pool) => pool,
-            None => {
-                let environments = (0..size).map(|_| (self.make)()).collect::<Result<Vec<_>, _>>()?;
-                Pool::new(environments, self.threads)?
-            }
+        let pool = if let Some(pool) = self.pool.take().filter(|pool| pool.len() >= size) {
+            pool
+        } else {
+            let environments = (0..size).map(|_| (self.make)()).collect::<Result<Vec<_>, _>>()?;
+            Pool::new(environments, self.threads)?
         };
         Ok(self.pool.insert(pool))
     }

@@ -304,7 +304,7 @@ mod tests {
 
     fn made() -> (tempfile::TempDir, Tokenizer) {
         let folder = tempfile::tempdir().unwrap();
-        let texts = vec!["P__O\n_G__".to_owned(), " go Down, near Left floor Left edge".to_owned(); 4];
+        let texts = vec!["P__O\n_G__ go Down, near Left floor Left edge".to_owned(); 4];
         let tags = ["<think>", "</think>", "<answer>", "</answer>"].map(str::to_owned);
         let tokenizer = Tokenizer::create(folder.path(), &texts, &tags, 320).unwrap();
         (folder, tokenizer)

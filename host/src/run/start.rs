@@ -165,19 +165,15 @@ impl Run {
         log::write_to(&folder.log())?;
         tracing::info!("run folder {}", folder.path().display());
 
-        let (tokenizer, prompter, policy, mut tasks) = match existing {
-            Some((tokenizer, policy)) => {
-                let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
-                std::fs::create_dir_all(folder.tokenizer())?;
-                if let Some(path) = &config.model.path {
-                    checkpoint::copy_tokenizer(path, &folder.tokenizer())?;
-                }
-                (tokenizer, prompter, policy, tasks)
+        let (tokenizer, prompter, policy, mut tasks) = if let Some((tokenizer, policy)) = existing {
+            let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
+            std::fs::create_dir_all(folder.tokenizer())?;
+            if let Some(path) = &config.model.path {
+                checkpoint::copy_tokenizer(path, &folder.tokenizer())?;
             }
-            None => {
-                let (tokenizer, prompter, policy, tasks) = create(&config, &setting, &folder, tasks, device)?;
-                (tokenizer, prompter, policy, tasks)
-            }
+            (tokenizer, prompter, policy, tasks)
+        } else {
+            create(&config, &setting, &folder, tasks, device)?
         };
         if config.model.path.is_some() && config.warm_start.is_some() {
             warm(&config, &setting, &policy, &tokenizer, &prompter, &mut tasks)?;
@@ -224,12 +220,12 @@ impl Run {
         let tokenizer = Tokenizer::load(&checkpoint.model())?;
         let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
         let policy = Model::load(&checkpoint.model(), device)?.with_gradients()?;
-        let reference = match signals.reference() {
-            true => Some(
-                Model::load(&folder.reference(), device)
-                    .context("the run has no reference model: it was started without a scheme that needs one")?,
-            ),
-            false => None,
+        let reference = if signals.reference() {
+            let model = Model::load(&folder.reference(), device)
+                .context("the run has no reference model: it was started without a scheme that needs one")?;
+            Some(model)
+        } else {
+            None
         };
         let mut optimizer = Optimizer::new(&policy, adamw(&config))?;
         checkpoint.restore(&mut optimizer, &mut pipeline)?;

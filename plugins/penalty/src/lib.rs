@@ -97,7 +97,7 @@ mod tests {
     fn steps_without_an_executable_action_are_charged_and_no_others() {
         let mut batch = TestBatch::new(Layout::Trajectory, &[&[&[2, 1], &[3]]]);
         batch.set(REWARD, vec![0.0, 1.0, 0.5]).set(VALID_ACTION, vec![false, true, false]);
-        let mut scheme = TestScheme::<Penalty>::new(r#"{"invalid_action": 0.25}"#).ok().expect("it is made");
+        let mut scheme = TestScheme::<Penalty>::new(r#"{"invalid_action": 0.25}"#).expect("it is made");
         let shaped = scheme.shape(&batch);
         assert_eq!(shaped, Ok((vec![-0.25, 1.0, 0.25], vec![0.0; 6])));
         assert_eq!(take_metrics().get("invalid_ratio"), Some(&vec![(2.0 / 3.0, 1.0)]));

@@ -108,12 +108,12 @@ mod tests {
     #[test]
     fn credit_is_dealt_anew_in_each_iteration_and_none_is_lost() {
         let mut batch = TestBatch::new(Layout::Trajectory, &[&[&[2], &[1], &[1, 1], &[1]]]);
-        let mut scheme = TestScheme::<Shuffle>::new(r#"{"seed": 4}"#).ok().expect("it is made");
+        let mut scheme = TestScheme::<Shuffle>::new(r#"{"seed": 4}"#).expect("it is made");
         let advantage = vec![1.0, 1.0, 2.0, 3.0, 3.0, 4.0];
         let mut seen = std::collections::BTreeSet::new();
         for iteration in 0..50 {
             batch.set(ITERATION, vec![iteration]);
-            let (dealt, weight) = scheme.weigh(&batch, advantage.clone()).ok().expect("it weighs");
+            let (dealt, weight) = scheme.weigh(&batch, advantage.clone()).expect("it weighs");
             assert_eq!((dealt[0], dealt[3]), (dealt[1], dealt[4]));
             let mut each = [dealt[0], dealt[2], dealt[3], dealt[5]].map(|a| a as i32);
             seen.insert(each);

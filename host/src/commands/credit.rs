@@ -30,7 +30,7 @@ pub struct Credit {
     /// Configuration files; later ones win
     #[arg(long, required = true, num_args = 1..)]
     config: Vec<PathBuf>,
-    /// Set any key, such as `credit.grpo.params.std=false`
+    /// Set any key, such as `credit.NAME.params.KEY=0.3`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
     /// The rollout file: one JSON object per line

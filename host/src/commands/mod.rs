@@ -69,7 +69,7 @@ struct ConfigArgs {
     /// Configuration files; later ones win
     #[arg(required = true)]
     config: Vec<PathBuf>,
-    /// Set any key, such as `rollout.groups=4` or `credit.grpo.params.std=false`
+    /// Set any key, such as `rollout.groups=4` or `credit.NAME.params.KEY=0.3`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     sets: Vec<String>,
 }

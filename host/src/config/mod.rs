@@ -12,7 +12,7 @@ mod check;
 mod error;
 mod layers;
 mod load;
-mod near;
+pub(crate) mod near;
 mod path;
 pub mod schema;
 mod set;

@@ -2,7 +2,7 @@
 
 /// The candidate that `wanted` most likely means, or none if nothing is near: the same but for case and dashes, or a
 /// beginning of it, or at most one edit in three letters away.
-pub(super) fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(wanted: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('-', "_");
     let wanted = plain(wanted);
     let limit = (wanted.chars().count() / 3).max(1);

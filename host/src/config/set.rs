@@ -25,7 +25,7 @@ pub(super) fn apply(tree: &mut Node, argument: &str) -> Result<(), Vec<Problem>>
         vec![
             Problem::new(format!("cannot read `--set`: {reason}"))
                 .at(place(0..argument.len()))
-                .note("expected KEY=VALUE, such as `rollout.groups=8` or `credit.actfocus.params.alpha=0.3`"),
+                .note("expected KEY=VALUE, such as `rollout.groups=8` or `credit.NAME.params.KEY=0.3`"),
         ]
     };
 

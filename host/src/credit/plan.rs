@@ -16,7 +16,7 @@ use accredit_plugin_api::{
 
 use super::pipeline::{Pipeline, Stage};
 use crate::{
-    config::{ConfigError, Loaded, Origin, Parameters},
+    config::{ConfigError, Loaded, Origin, Parameters, near::nearest},
     plugin::{FindError, Library, Scheme, SchemeError, SearchPath, Services},
 };
 
@@ -232,9 +232,8 @@ fn nearest_param(library: &Library, scheme: &str, key: &str) -> Option<String> {
     if known.contains_key(key) {
         return None;
     }
-    let (name, similarity) =
-        known.keys().map(|name| (name, strsim::jaro_winkler(name, key))).max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (similarity > 0.7).then(|| format!("did you mean `{name}`?"))
+    let name = nearest(key, known.keys().map(String::as_str))?;
+    Some(format!("did you mean `{name}`?"))
 }
 
 /// What one scheme needs against what the run gives.

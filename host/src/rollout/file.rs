@@ -104,7 +104,7 @@ mod tests {
     fn what_is_wrong_is_named_with_line_and_key() {
         check(
             "{\"group\": \"a\", \"steps\": []}\n{\"group\": \"a\", \"steps\": [{\"reward\": \"x\"}]}\n",
-            "r.jsonl, line 2, `steps[0].reward`: invalid type: string \"x\", expected f32 at line 1 column 41",
+            "r.jsonl, line 2, `steps[0].reward`: invalid type: string \"x\", expected f32 at line 1 column 39",
         );
         check("{\"steps\": []}\n", "r.jsonl, line 1: missing field `group` at line 1 column 13");
         check("\n\n", "r.jsonl: no trajectory in it");

@@ -23,7 +23,7 @@ pub fn run(checkout: &Checkout) -> Result<()> {
     };
     let credit = |configuration: &str| {
         let mut command = checkout.program(&program);
-        command::run(command.args(["credit", "--config", configuration, "--rollouts", ROLLOUTS, "--color"]))
+        command::run(command.args(["credit", "--config", configuration, "--rollouts", ROLLOUTS, "--color", "always"]))
     };
 
     eprintln!("\n== The binary");

@@ -118,7 +118,7 @@ error: unknown key `layer` in `model.create`
    |
 17 | layer = 1
    | ^^^^^
-   = expected one of `hidden_size`, `intermediate_size`, `layers`, `heads`, `kv_heads`, `vocab_size`, `max_positions`, `tied`
+   = expected one of `hidden_size`, `intermediate_size`, `layers`, `heads`, `kv_heads`, `vocab_size`, `max_positions`, `tied`, `initializer_range`
    = hint: did you mean `layers`?
 
 error: unknown key `zzz` in `model.create`
@@ -126,7 +126,7 @@ error: unknown key `zzz` in `model.create`
    |
 18 | zzz = 1
    | ^^^
-   = expected one of `hidden_size`, `intermediate_size`, `layers`, `heads`, `kv_heads`, `vocab_size`, `max_positions`, `tied`
+   = expected one of `hidden_size`, `intermediate_size`, `layers`, `heads`, `kv_heads`, `vocab_size`, `max_positions`, `tied`, `initializer_range`
 
 error: `model.create` lacks `hidden_size`, `intermediate_size`, `layers`, `kv_heads`, `vocab_size`, `max_positions`
   --> a.toml:15:1
@@ -438,28 +438,28 @@ error: cannot read `--set`: there is no `=` after the key
   |
   | --set rollout.groups
   |       ^^^^^^^^^^^^^^
-  = expected KEY=VALUE, such as `rollout.groups=8` or `credit.actfocus.params.alpha=0.3`
+  = expected KEY=VALUE, such as `rollout.groups=8` or `credit.NAME.params.KEY=0.3`
 
 error: cannot read `--set`: a `[` is not closed
  --> command line
   |
   | --set a[=3
   |       ^^^^
-  = expected KEY=VALUE, such as `rollout.groups=8` or `credit.actfocus.params.alpha=0.3`
+  = expected KEY=VALUE, such as `rollout.groups=8` or `credit.NAME.params.KEY=0.3`
 
 error: cannot read `--set`: a key is empty
  --> command line
   |
   | --set =3
   |       ^^
-  = expected KEY=VALUE, such as `rollout.groups=8` or `credit.actfocus.params.alpha=0.3`
+  = expected KEY=VALUE, such as `rollout.groups=8` or `credit.NAME.params.KEY=0.3`
 
 error: cannot read `--set`: `extends` works in files only
  --> command line
   |
   | --set extends=[]
   |       ^^^^^^^^^^
-  = expected KEY=VALUE, such as `rollout.groups=8` or `credit.actfocus.params.alpha=0.3`
+  = expected KEY=VALUE, such as `rollout.groups=8` or `credit.NAME.params.KEY=0.3`
 
 error: `rollout` is not an array
  --> command line

@@ -391,3 +391,122 @@ impl Live {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use accredit_core::rng::Purpose;
+    use accredit_environments::{Demonstration, Task};
+    use accredit_torch::{Device, Model, ModelConfig, Shape, SpecialIds};
+
+    use super::*;
+    use crate::{
+        config::{Context, Prompt, Rollout},
+        rollout::kinds::Tags,
+    };
+
+    /// Ends after a step, or breaks in it while there are breakdowns left.
+    struct Fragile {
+        breakdowns: Arc<AtomicUsize>,
+        panics: bool,
+    }
+
+    impl Environment for Fragile {
+        fn instructions(&self) -> String {
+            String::new()
+        }
+
+        fn task(&self) -> Task {
+            Task::default()
+        }
+
+        fn reset(&mut self, seed: u64) -> Result<Turn, EnvironmentError> {
+            Ok(Turn { observation: format!("seed {seed}"), state: None, actions: Vec::new() })
+        }
+
+        fn step(&mut self, _action: Option<&str>, _response: &str) -> Result<Outcome, EnvironmentError> {
+            let left = self.breakdowns.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));
+            assert!(!(left.is_ok() && self.panics), "broken");
+            if left.is_ok() {
+                // Any error of an environment will do.
+                return accredit_environments::make("nowhere", &serde_json::Map::new()).map(|_| unreachable!());
+            }
+            let turn = Turn { observation: String::new(), state: None, actions: Vec::new() };
+            let (reward, feedback) = (1.0, String::new());
+            Ok(Outcome { reward, terminal: true, success: true, valid_action: true, feedback, turn })
+        }
+
+        fn expert(&mut self) -> Option<Demonstration> {
+            None
+        }
+    }
+
+    /// Plays two groups of three with so many breakdowns.
+    fn play(breakdowns: usize, panics: bool, on_failure: OnFailure, max_share: f64) -> Result<Played, CollectError> {
+        let folder = tempfile::tempdir().unwrap();
+        let tags = Tags::new("think", "answer").all();
+        let tokenizer = Tokenizer::create(folder.path(), &["seed".to_owned()], &tags, 300).unwrap();
+        let config = Rollout { prompt: Prompt::Bare, context: Context::Window, max_tokens: 4, ..Rollout::default() };
+        let prompter = Prompter::new(&config, &tokenizer.chat, "").unwrap();
+        let shape = Shape {
+            vocab_size: tokenizer.vocabulary(),
+            hidden_size: 16,
+            intermediate_size: 16,
+            layers: 1,
+            ..Shape::default()
+        };
+        let model = Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 1, Device::CPU).unwrap();
+        let breakdowns = Arc::new(AtomicUsize::new(breakdowns));
+        let make: Make = Box::new(move || {
+            Ok(Box::new(Fragile { breakdowns: Arc::clone(&breakdowns), panics }) as Box<dyn Environment>)
+        });
+        let failures = Failures { on_failure, max_share, timeout: Duration::from_secs(30) };
+        let sampling = Sampling {
+            temperature: 1.0,
+            top_k: None,
+            top_p: None,
+            max_tokens: 4,
+            max_context: 64,
+            max_steps: 2,
+            threads: 1,
+        };
+        let plays: Vec<Play> = (0..6).map(|i| Play { group: i / 3, member: i % 3, seed: i / 3 }).collect();
+        let noise = Stream::new(1, Purpose::Sampling);
+        Collector::new(make, 1, failures).play(
+            &model.sampler().unwrap(),
+            &tokenizer,
+            &prompter,
+            &plays,
+            sampling,
+            noise,
+        )
+    }
+
+    fn failed(played: &Played) -> usize {
+        played.episodes.iter().filter(|episode| episode.status == Status::Failed).count()
+    }
+
+    #[test]
+    fn a_broken_environment_is_played_again_and_counted() {
+        for panics in [false, true] {
+            let played = play(2, panics, OnFailure::Replace, 0.5).unwrap();
+            assert_eq!((failed(&played), played.failed_attempts, played.episodes.len()), (0, 2, 6));
+        }
+    }
+
+    #[test]
+    fn a_broken_environment_is_left_out_where_that_is_wanted() {
+        let played = play(2, false, OnFailure::LeaveOut, 0.5).unwrap();
+        assert_eq!((failed(&played), played.failed_attempts), (2, 2));
+    }
+
+    #[test]
+    fn a_run_ends_when_too_many_environments_break() {
+        let error = play(1000, false, OnFailure::Replace, 0.5).unwrap_err().to_string();
+        assert!(error.starts_with("6 of 6 episodes failed, more than `environment.max_failed_share` (0.5)"), "{error}");
+    }
+}

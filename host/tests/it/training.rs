@@ -124,7 +124,10 @@ impl Bench {
 
 #[test]
 fn a_killed_run_goes_on_bit_for_bit() {
-    let bench = Bench::new(CONFIG);
+    // A scheme whose advantages are how often it was called: its state must survive as well.
+    let counting =
+        "[[credit]]\nplugin = \"misbehave\"\nmix = 0.1\nparams = { mode = \"state\", hook = \"advantage\" }\n";
+    let bench = Bench::new(&format!("{CONFIG}\n{counting}"));
     bench.run(&["train", "c.toml", "--run-name", "whole"]);
     let whole = bench.metrics("whole");
     assert_eq!(whole.iter().map(|line| line["iteration"].as_u64().unwrap()).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
@@ -243,6 +246,19 @@ fn a_scheme_that_fails_in_a_run_loses_nothing() {
     let credit = "credit=[{plugin=\"grpo\"},{plugin=\"actfocus\"}]";
     bench.run(&["resume", "runs/r", "--set", credit]);
     assert_eq!(bench.metrics("r").len(), 5);
+}
+
+#[test]
+fn a_scheme_that_cannot_restore_its_state_makes_resume_fail() {
+    let broken =
+        "[[credit]]\nplugin = \"misbehave\"\nparams = { mode = \"wrong_state_version\", hook = \"advantage\" }\n";
+    let bench = Bench::new(&format!("{CONFIG}\n{broken}"));
+    bench.run(&["train", "c.toml", "--run-name", "r", "--set", "iterations=1"]);
+    let output = bench.command(&["resume", "runs/r", "--set", "iterations=2"]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("misbehave") && error.contains("version"), "{error}");
+    assert_eq!(bench.metrics("r").len(), 1);
 }
 
 #[test]

@@ -6,5 +6,6 @@ fn main() {
     println!("cargo::rerun-if-env-changed=DEP_ACCREDIT_TORCH_LIBTORCH_LIB");
     if let Ok(lib) = std::env::var("DEP_ACCREDIT_TORCH_LIBTORCH_LIB") {
         println!("cargo::rustc-link-arg=-Wl,-rpath,{lib}");
+        println!("cargo::metadata=libtorch_lib={lib}");
     }
 }

@@ -81,6 +81,7 @@ mod query;
 #[allow(missing_docs)]
 pub mod rt;
 mod scheme;
+mod statistics;
 #[cfg(feature = "testing")]
 pub mod testing;
 
@@ -94,12 +95,13 @@ pub use outputs::{Advantages, Credit, Decision, Loss, Refreshed, Rewards, Select
 pub use params::{Bounded, Params};
 pub use query::{Queries, Query, QueryPolicy};
 pub use scheme::{Hook, Needs, Read, Scheme, State};
+pub use statistics::{Scores, Spread};
 
 /// Everything that a scheme's file needs: `use accredit_plugin_api::prelude::*;`.
 pub mod prelude {
     pub use crate::{
         ACTION, Advantages, Batch, Column, Context, Credit, Decision, Error, FORMAT, Group, Hook, Host, Layout, Level,
-        Loss, NO_STATE, Needs, Queries, Query, QueryPolicy, Refreshed, Result, Rewards, Row, Scheme, Selection, State,
-        Step, THINK, Texts, Trajectory, choices, columns::*, export_plugin, fail, params,
+        Loss, NO_STATE, Needs, Queries, Query, QueryPolicy, Refreshed, Result, Rewards, Row, Scheme, Scores, Selection,
+        Spread, State, Step, THINK, Texts, Trajectory, choices, columns::*, export_plugin, fail, params,
     };
 }

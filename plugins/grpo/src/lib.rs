@@ -134,8 +134,8 @@ params! {
 /// The scheme.
 pub struct Grpo {
     params: Params,
-    /// Outcomes of the group at hand, and how many entries each of them is.
-    scores: Vec<(f32, u32)>,
+    /// Outcomes of the group at hand.
+    scores: Scores,
 }
 
 /// What is taken off a score, and what the rest is divided by.
@@ -161,7 +161,7 @@ impl Scheme for Grpo {
     const ABOUT: &'static str = "The episode's reward against its group's mean and deviation, on every token.";
 
     fn new(params: Params, _host: Host) -> Result<Self> {
-        Ok(Self { params, scores: Vec::new() })
+        Ok(Self { params, scores: Scores::default() })
     }
 
     fn needs(&self) -> Needs {
@@ -188,7 +188,7 @@ impl Scheme for Grpo {
                     Over::Trajectories => 1,
                     Over::Rows => rows_with_tokens,
                 };
-                self.scores.push((outcome[trajectory.index()], entries));
+                self.scores.push(f64::from(outcome[trajectory.index()]), entries);
             }
             let baseline = self.baseline(&mut counts);
             for trajectory in group.trajectories() {
@@ -211,10 +211,10 @@ impl Grpo {
     /// The baseline of the group whose scores stand in `self.scores`.
     fn baseline(&mut self, counts: &mut Counts) -> Baseline {
         counts.groups += 1;
-        // Sums over sorted values do not depend on the order of the trajectories.
-        self.scores.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let entries: u32 = self.scores.iter().map(|(_, entries)| entries).sum();
-        if entries == 1 {
+        let Some(spread) = self.scores.spread() else {
+            return Baseline::Flat;
+        };
+        if spread.count == 1 {
             counts.singleton += 1;
             return match self.params.singleton {
                 Singleton::Zero => Baseline::Flat,
@@ -223,23 +223,12 @@ impl Grpo {
                 }
             };
         }
-        let first = self.scores[0].0;
-        if self.scores.iter().all(|(score, _)| *score == first) {
+        if spread.all_equal {
             counts.without_spread += 1;
             return Baseline::Flat;
         }
-        let n = f64::from(entries);
-        let sum = |term: &dyn Fn(f64) -> f64| -> f64 {
-            self.scores.iter().map(|(score, entries)| f64::from(*entries) * term(f64::from(*score))).sum()
-        };
-        let mean = sum(&|score| score) / n;
-        let scale = if self.params.std {
-            let squares = sum(&|score| (score - mean).powi(2));
-            (squares / (n - f64::from(self.params.ddof))).sqrt() + self.params.eps
-        } else {
-            1.0
-        };
-        Baseline::Spread { mean, scale }
+        let scale = if self.params.std { spread.deviation(self.params.ddof) + self.params.eps } else { 1.0 };
+        Baseline::Spread { mean: spread.mean, scale }
     }
 }
 

@@ -35,7 +35,7 @@ use crate::{
     abi::{HostFunctions, RawColumn, RawHost},
     batch::Layout,
     column::{
-        Column, Element,
+        Column, Element, TextColumn,
         columns::{
             ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, GROUP_TRAJECTORIES, ITERATION, ITERATIONS, KIND,
             LAYOUT, LOSS, OUTCOME, RAW_OUTCOME, RAW_REWARD, REWARD, ROW_STEPS, SAMPLE_MORE, STATUS, STEP_TOKENS,
@@ -107,18 +107,41 @@ impl TestBatch {
     where
         Data: From<Vec<T>>,
     {
+        let expected = self.count(column.level());
+        assert_eq!(elements.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
+        self.table.put(column, elements);
+        self
+    }
+
+    /// Sets a column of texts.
+    ///
+    /// # Panics
+    /// If there is not one text for each element of its level.
+    pub fn set_texts<T: AsRef<str>>(&mut self, column: TextColumn, texts: &[T]) -> &mut Self {
+        let expected = self.count(column.level());
+        assert_eq!(texts.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
+        let (mut bytes, mut offsets): (Vec<u8>, Vec<u64>) = (Vec::new(), vec![0]);
+        for text in texts {
+            bytes.extend(text.as_ref().as_bytes());
+            offsets.push(bytes.len() as u64);
+        }
+        let (bytes_name, offsets_name) = column.parts();
+        self.table.set(bytes_name, bytes);
+        self.table.set(offsets_name, offsets);
+        self
+    }
+
+    /// How many elements a column of this level has.
+    fn count(&self, level: crate::Level) -> usize {
         let length = |name: &str| self.table.get(name).map_or(0, Data::len);
-        let expected = match column.level() {
+        match level {
             crate::Level::Batch => 1,
             crate::Level::Group => length(GROUP_TRAJECTORIES.name()) - 1,
             crate::Level::Trajectory => length(STATUS.name()),
             crate::Level::Step => length(TERMINAL.name()),
             crate::Level::Row => length(ROW_STEPS.name()) - 1,
             crate::Level::Token => length(KIND.name()),
-        };
-        assert_eq!(elements.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
-        self.table.put(column, elements);
-        self
+        }
     }
 
     /// Number of response tokens.

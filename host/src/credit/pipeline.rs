@@ -133,9 +133,11 @@ pub struct Selected {
 }
 
 impl Pipeline {
-    /// Whether any active scheme, shadows aside, has a hook.
+    /// Whether any active scheme, shadows aside, has a hook. Of the objective, `queries` counts.
     pub fn has(&self, hook: Hook, iteration: u64) -> bool {
+        let asks = |objective: &Scheme| hook == Hook::Queries && objective.needs().hooks.contains(&hook);
         self.stages.iter().any(|stage| !stage.shadow && stage.active(iteration) && stage.has(hook))
+            || self.objective.as_ref().is_some_and(asks)
     }
 
     /// All schemes, the objective last.
@@ -189,15 +191,20 @@ impl Pipeline {
         Ok(Selected { roles, sample_more })
     }
 
-    /// Asks which texts to score.
+    /// Asks which texts to score: the schemes in their order, then the objective.
     pub fn queries(&mut self, batch: &Batch, iteration: u64) -> Result<Vec<Query>, CreditError> {
         let mut all = Vec::new();
-        for stage in self.trains(Hook::Queries, iteration) {
+        let active = |stage: &&mut Stage| !stage.shadow && stage.active(iteration);
+        let stages = self.stages.iter_mut().filter(active).map(|stage| &mut stage.scheme);
+        for scheme in stages.chain(&mut self.objective) {
+            if !scheme.needs().hooks.contains(&Hook::Queries) {
+                continue;
+            }
             let mut raw = Vec::new();
             batch.table.raw(&mut raw);
-            let replies = stage.scheme.call(Hook::Queries, &raw, &mut [])?;
+            let replies = scheme.call(Hook::Queries, &raw, &mut [])?;
             all.extend(read_queries(&replies).map_err(|error| CreditError::Reply {
-                label: stage.scheme.label().to_owned(),
+                label: scheme.label().to_owned(),
                 hook: Hook::Queries,
                 error,
             })?);

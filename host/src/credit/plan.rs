@@ -6,9 +6,10 @@ use std::{collections::BTreeSet, path::PathBuf};
 use accredit_plugin_api::{
     Hook, Needs,
     columns::{
-        ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS, NEW_ENTROPY,
-        NEW_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB, ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE,
-        SAMPLER_LOGPROB, STATE, STATE_TEXT, TASK, TEACHER_LOGPROB, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS,
+        ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS,
+        NEW_ENTROPY, NEW_LOGPROB, NEW_TOP_K_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, PART_ROWS, PART_STEPS,
+        PART_TOKENS, REF_ENERGY, REF_LOGPROB, ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT,
+        TASK, TEACHER_LOGPROB, TEACHER_TOP_K_LOGPROB, TOP_K, TOP_K_ID, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS,
         TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET,
         WEIGHT,
     },
@@ -35,8 +36,11 @@ impl Supply {
     pub fn playing(states: bool, group_size: usize) -> Self {
         let mut columns: BTreeSet<&str> =
             ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
-        // There is no critic, nothing scores texts, and tasks are not kept as texts.
+        // There is no critic, nothing scores texts or the likeliest tokens, and tasks are not kept as texts.
         for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name(), TASK.name(), ANSWER.name()] {
+            columns.remove(absent);
+        }
+        for absent in TOP_K_COLUMNS {
             columns.remove(absent);
         }
         if !states {
@@ -60,6 +64,10 @@ impl Supply {
     }
 }
 
+/// Columns of the likeliest tokens at each place.
+const TOP_K_COLUMNS: [&str; 4] =
+    [TOP_K.name(), TOP_K_ID.name(), NEW_TOP_K_LOGPROB.name(), TEACHER_TOP_K_LOGPROB.name()];
+
 /// Columns that the host hands to some hooks beside the batch. A column of `refresh` or `objective` alone is none for a
 /// scheme that has no such hook.
 pub(super) fn given_to_hooks(name: &str, fresh: bool) -> bool {
@@ -77,6 +85,9 @@ pub(super) fn given_to_hooks(name: &str, fresh: bool) -> bool {
         TRAJECTORY_TOKENS.name(),
         TRAJECTORY_WEIGHT.name(),
         TRAJECTORY_ROWS.name(),
+        PART_TOKENS.name(),
+        PART_STEPS.name(),
+        PART_ROWS.name(),
     ];
     always.contains(&name) || (fresh && name == NEW_LOGPROB.name())
 }
@@ -244,8 +255,15 @@ fn check_needs(loaded: &Loaded, path: &str, scheme: &Scheme, supply: &Supply) ->
         let message = format!("`{name}` asks for texts to be scored, which this version does only for rollout files");
         return Err(loaded.error_at(path, message, Some("use it with `accredit credit`".to_owned())));
     }
-    let outputs =
-        [LOSS.name(), D_LOGPROB.name(), D_ENTROPY.name(), D_VALUE.name(), DECISION.name(), SAMPLE_MORE.name()];
+    let outputs = [
+        LOSS.name(),
+        D_LOGPROB.name(),
+        D_ENTROPY.name(),
+        D_VALUE.name(),
+        D_TOP_K_LOGPROB.name(),
+        DECISION.name(),
+        SAMPLE_MORE.name(),
+    ];
     for read in &needs.reads {
         if outputs.contains(&read.name.as_str()) || !supply.gives(&read.name) {
             let message = format!("`{name}` reads `{}`, which nothing in this run supplies", read.name);
@@ -253,6 +271,8 @@ fn check_needs(loaded: &Loaded, path: &str, scheme: &Scheme, supply: &Supply) ->
                 "the environment gives no states; choose one that does, or a scheme that needs none"
             } else if read.name == VALUE.name() || read.name == NEW_VALUE.name() {
                 "this version has no critic"
+            } else if TOP_K_COLUMNS.contains(&read.name.as_str()) {
+                "this version reads the likeliest tokens from rollout files only; use it with `accredit credit`"
             } else {
                 "the documentation of plugin-api lists the columns"
             };

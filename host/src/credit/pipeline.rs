@@ -140,6 +140,12 @@ impl Pipeline {
             || self.objective.as_ref().is_some_and(asks)
     }
 
+    /// Whether something has to give advantages: not so with an objective that does not read them.
+    pub fn needs_advantages(&self) -> bool {
+        let reads = |scheme: &Scheme| scheme.needs().reads.iter().any(|read| read.name == ADVANTAGE.name());
+        self.objective.as_ref().is_none_or(reads)
+    }
+
     /// All schemes, the objective last.
     pub fn schemes(&self) -> impl Iterator<Item = &Scheme> {
         self.stages.iter().map(|stage| &stage.scheme).chain(&self.objective)
@@ -237,7 +243,11 @@ impl Pipeline {
             credit.value_target = value_target.or(credit.value_target);
         }
         if !summed {
-            credit.advantage = batch.table.f32(ADVANTAGE).ok_or(CreditError::NoAdvantage)?.to_vec();
+            credit.advantage = match batch.table.f32(ADVANTAGE) {
+                Some(advantage) => advantage.to_vec(),
+                None if self.needs_advantages() => return Err(CreditError::NoAdvantage),
+                None => vec![0.0; tokens],
+            };
         }
 
         for stage in self.trains(Hook::Weigh, iteration) {

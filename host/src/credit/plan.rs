@@ -302,7 +302,7 @@ fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Resu
     starts.dedup();
     for iteration in starts {
         let active = || pipeline.stages.iter().filter(|stage| !stage.shadow && stage.active(iteration));
-        let playing = supply.group_size.is_some();
+        let playing = supply.group_size.is_some() && pipeline.needs_advantages();
         if playing && !active().any(|stage| stage.scheme.needs().hooks.contains(&Hook::Advantage)) {
             let message = format!("from iteration {iteration} on, no scheme that trains gives advantages");
             let hint = "add one that does, such as `[[credit]]` with an estimator, or change `from` and `until`";

@@ -6,10 +6,12 @@ use std::{collections::BTreeSet, path::PathBuf};
 use accredit_plugin_api::{
     Hook, Needs,
     columns::{
-        ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS, NEW_ENTROPY,
-        NEW_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB, ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE,
-        SAMPLER_LOGPROB, STATE, STATE_TEXT, TEACHER_LOGPROB, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES,
-        TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET, WEIGHT,
+        ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS,
+        NEW_ENTROPY, NEW_LOGPROB, NEW_TOP_K_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, PART_ROWS, PART_STEPS,
+        PART_TOKENS, REF_ENERGY, REF_LOGPROB, ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT,
+        TEACHER_LOGPROB, TEACHER_TOP_K_LOGPROB, TOP_K, TOP_K_ID, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS,
+        TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET,
+        WEIGHT,
     },
 };
 
@@ -45,6 +47,9 @@ impl Supply {
         for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name()] {
             columns.remove(absent);
         }
+        for absent in TOP_K_COLUMNS {
+            columns.remove(absent);
+        }
         if !environment.answers {
             columns.remove(ANSWER.name());
         }
@@ -69,6 +74,10 @@ impl Supply {
     }
 }
 
+/// Columns of the likeliest tokens at each place.
+const TOP_K_COLUMNS: [&str; 4] =
+    [TOP_K.name(), TOP_K_ID.name(), NEW_TOP_K_LOGPROB.name(), TEACHER_TOP_K_LOGPROB.name()];
+
 /// Columns that the host hands to some hooks beside the batch. A column of `refresh` or `objective` alone is none for a
 /// scheme that has no such hook.
 pub(super) fn given_to_hooks(name: &str, fresh: bool) -> bool {
@@ -86,6 +95,9 @@ pub(super) fn given_to_hooks(name: &str, fresh: bool) -> bool {
         TRAJECTORY_TOKENS.name(),
         TRAJECTORY_WEIGHT.name(),
         TRAJECTORY_ROWS.name(),
+        PART_TOKENS.name(),
+        PART_STEPS.name(),
+        PART_ROWS.name(),
     ];
     always.contains(&name) || (fresh && name == NEW_LOGPROB.name())
 }
@@ -260,8 +272,15 @@ fn check_needs(
 ) -> Result<(), ConfigError> {
     let needs = scheme.needs();
     let name = scheme.name();
-    let outputs =
-        [LOSS.name(), D_LOGPROB.name(), D_ENTROPY.name(), D_VALUE.name(), DECISION.name(), SAMPLE_MORE.name()];
+    let outputs = [
+        LOSS.name(),
+        D_LOGPROB.name(),
+        D_ENTROPY.name(),
+        D_VALUE.name(),
+        D_TOP_K_LOGPROB.name(),
+        DECISION.name(),
+        SAMPLE_MORE.name(),
+    ];
     for read in &needs.reads {
         if outputs.contains(&read.name.as_str()) || !(supply.gives(&read.name) || announced.contains(&read.name)) {
             let message = format!("`{name}` reads `{}`, which nothing in this run supplies", read.name);
@@ -273,6 +292,8 @@ fn check_needs(
                 "the environment knows no answers; choose one that does"
             } else if read.name == TEACHER_LOGPROB.name() {
                 "it is the result of queries: add a scheme before it that asks"
+            } else if TOP_K_COLUMNS.contains(&read.name.as_str()) {
+                "this version reads the likeliest tokens from rollout files only; use it with `accredit credit`"
             } else {
                 "the documentation of plugin-api lists the columns"
             };
@@ -302,7 +323,7 @@ fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Resu
     starts.dedup();
     for iteration in starts {
         let active = || pipeline.stages.iter().filter(|stage| !stage.shadow && stage.active(iteration));
-        let playing = supply.group_size.is_some();
+        let playing = supply.group_size.is_some() && pipeline.needs_advantages();
         if playing && !active().any(|stage| stage.scheme.needs().hooks.contains(&Hook::Advantage)) {
             let message = format!("from iteration {iteration} on, no scheme that trains gives advantages");
             let hint = "add one that does, such as `[[credit]]` with an estimator, or change `from` and `until`";

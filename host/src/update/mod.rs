@@ -123,7 +123,7 @@ pub fn gradient(
         let wanted = Wanted { logprob: true, entropy: wants_entropy, energy: false };
         let forward = model.forward(&inputs, pace.temperature, wanted)?;
         let fresh =
-            Fresh { logprob: forward.logprob(), entropy: wants_entropy.then(|| forward.entropy()), value: None };
+            Fresh { logprob: forward.logprob(), entropy: wants_entropy.then(|| forward.entropy()), ..Fresh::default() };
         let evaluated = pipeline.evaluate(batch, credit, &minibatch, &slice, fresh, iteration)?;
         loss += evaluated.loss;
         forward.backward(&Derivatives { logprob: &evaluated.d_logprob, entropy: evaluated.d_entropy.as_deref() })?;

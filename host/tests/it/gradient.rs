@@ -1,6 +1,6 @@
 //! The gradient of a minibatch is the same however it is cut into micro-batches: model, schemes and denominators together.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use accredit::{
     config::Loaded,
@@ -54,7 +54,7 @@ fn episodes(layout: Layout) -> Vec<Trajectory> {
                     Step {
                         reward: Some(draw.with(place).uniform(99) as f32),
                         context: ids(place + 1, 3 + place % 4),
-                        tokens: Tokens { kind: kind.collect(), token_id, columns: BTreeMap::new(), text: Vec::new() },
+                        tokens: Tokens { kind: kind.collect(), token_id, ..Tokens::default() },
                         ..Step::default()
                     }
                 })

@@ -74,9 +74,9 @@
 //! - `max_characters` cuts the sections and spares the instruction; SERL's code cuts a prompt that is too long at its end,
 //!   the instruction first.
 //! - In `scope = "anchor"`, `success = "or"` leaves the examples of feedback out where there is a successful episode.
-//! - SERL's summary has a second loss term, which its released code does not have. As a term of the objective it is the
-//!   distillation term of `clip` on the column `teacher_logprob`, which is off by default; see that page. It can only act on
-//!   tokens that have a teacher.
+//! - SERL's summary has a second loss term, which its released code does not have. It is the distillation term of the
+//!   objective `clip`, off by default: `distill_coef` above 0 pulls the action tokens that have a teacher towards the
+//!   column `teacher_logprob`. With `lambda = 0` nothing is asked, so that term is 0 as well.
 //!
 //! # Parameters
 //!

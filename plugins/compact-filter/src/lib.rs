@@ -127,8 +127,10 @@ impl Scheme for CompactFilter {
 
     fn select(&mut self, batch: &Batch<'_>, selection: &mut Selection<'_>, context: &Context) -> Result<()> {
         let status = batch.get(STATUS)?;
-        let share =
-            |wanted| status.iter().filter(|status| **status == wanted).count() as f64 / status.len().max(1) as f64;
+        let share = |wanted: u8| {
+            let sum: f64 = status.iter().map(|status| f64::from(u8::from(*status == wanted))).sum();
+            sum / status.len().max(1) as f64
+        };
         context.host.metric("truncated_steps", share(TRUNCATED_STEPS));
         context.host.metric("truncated_length", share(TRUNCATED_LENGTH));
         let all_dropped = status.iter().all(|status| self.treatment(*status) == Treatment::Drop);

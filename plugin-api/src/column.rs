@@ -290,7 +290,8 @@ pub mod columns {
     texts! {
         /// The environment's state before the response, as its key.
         STATE_TEXT = "state_text" @ Step;
-        /// The whole prompt that the response answers.
+        /// The user turn that the response answers: the observation with what the host wrote around it. What a query
+        /// adds stands at its end.
         PROMPT = "prompt" @ Step;
         /// What the environment showed before the response.
         OBSERVATION = "observation" @ Step;

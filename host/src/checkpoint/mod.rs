@@ -11,10 +11,12 @@ use accredit_torch::{Model, Optimizer};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::credit::Pipeline;
+use crate::{credit::Pipeline, scoring::Teachers};
 
 /// Version of the files' meaning.
 const VERSION: u32 = 1;
+/// Folder of a checkpoint that holds the teachers.
+const TEACHERS: &str = "teachers";
 /// Files of a model folder that belong to the tokenizer, copied as they are.
 const TOKENIZER_FILES: [&str; 8] = [
     "tokenizer.json",
@@ -51,6 +53,11 @@ impl Checkpoint {
     /// The policy as a Hugging Face folder.
     pub fn model(&self) -> PathBuf {
         self.path.join("model")
+    }
+
+    /// The folder of the teachers; not there if the run had none.
+    pub fn teachers(&self) -> PathBuf {
+        self.path.join(TEACHERS)
     }
 
     /// The newest whole checkpoint of a run.
@@ -94,6 +101,7 @@ pub fn save(
     checkpoints: &Path,
     keep: usize,
     model: &Model,
+    teachers: &Teachers,
     tokenizer: &Path,
     optimizer: &Optimizer,
     pipeline: &mut Pipeline,
@@ -116,6 +124,7 @@ pub fn save(
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     model.save(&folder)?;
     copy_tokenizer(tokenizer, &folder)?;
+    teachers.save(&aside.join(TEACHERS))?;
     optimizer.save(&aside.join("optimizer.safetensors"))?;
     let file = aside.join("progress.json");
     fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&progress)?))

@@ -9,7 +9,7 @@ use accredit_core::{
 };
 use accredit_plugin_api::{
     Hook, TextColumn,
-    columns::{ALL_TEXTS, NEW_ENTROPY, NEW_LOGPROB, NEW_VALUE, STEP_TOKENS},
+    columns::{ALL_TEXTS, NEW_ENTROPY, NEW_LOGPROB, NEW_VALUE, ROUND, ROUND_GROUPS, ROUNDS, STEP_TOKENS},
 };
 use serde::Serialize;
 use thiserror::Error;
@@ -50,6 +50,10 @@ pub fn score(pipeline: &mut Pipeline, episodes: &[Trajectory], counters: Counter
     counters.put_into(&mut batch);
     require_columns(pipeline, &batch, iteration)?;
     if pipeline.has(Hook::Select, iteration) {
+        let groups = batch.groups() as u64;
+        batch.put_scalar(ROUND, 0);
+        batch.put_scalar(ROUNDS, 1);
+        batch.put_scalar(ROUND_GROUPS, groups);
         let selected = pipeline.select(&batch, episodes.len(), iteration)?;
         batch = Batch::build(episodes, &selected.roles, &texts)?;
         counters.put_into(&mut batch);

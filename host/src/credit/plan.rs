@@ -8,9 +8,8 @@ use accredit_plugin_api::{
     columns::{
         ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS, NEW_ENTROPY,
         NEW_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB, ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE,
-        SAMPLER_LOGPROB, STATE, STATE_TEXT, TASK, TEACHER_LOGPROB, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS,
-        TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET,
-        WEIGHT,
+        SAMPLER_LOGPROB, STATE, STATE_TEXT, TEACHER_LOGPROB, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES,
+        TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET, WEIGHT,
     },
 };
 
@@ -26,31 +25,41 @@ pub struct Supply {
     columns: BTreeSet<&'static str>,
     /// Trajectories in a group, where the configuration decides it.
     group_size: Option<usize>,
-    /// Whether texts can be scored.
-    queries: bool,
+}
+
+/// What an environment gives beside observations and rewards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gives {
+    /// Keys of its states.
+    pub states: bool,
+    /// The known answer of every task.
+    pub answers: bool,
 }
 
 impl Supply {
-    /// A run that plays: every column that the host computes, and states if the environment has them.
-    pub fn playing(states: bool, group_size: usize) -> Self {
+    /// A run that plays: every column that the host computes, and what the environment gives.
+    pub fn playing(environment: Gives, group_size: usize) -> Self {
         let mut columns: BTreeSet<&str> =
             ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
-        // There is no critic, nothing scores texts, and tasks are not kept as texts.
-        for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name(), TASK.name(), ANSWER.name()] {
+        // There is no critic, and the results of queries are there where a scheme asks.
+        for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name()] {
             columns.remove(absent);
         }
-        if !states {
+        if !environment.answers {
+            columns.remove(ANSWER.name());
+        }
+        if !environment.states {
             for absent in [STATE.name(), NEXT_STATE.name(), STATE_TEXT.name()] {
                 columns.remove(absent);
             }
         }
-        Self { columns, group_size: Some(group_size), queries: false }
+        Self { columns, group_size: Some(group_size) }
     }
 
     /// Rollouts that were read from a file: their columns are seen when they are read, and query results stand in it.
     pub fn rollouts() -> Self {
         let columns = ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
-        Self { columns, group_size: None, queries: true }
+        Self { columns, group_size: None }
     }
 
     fn gives(&self, name: &str) -> bool {
@@ -165,7 +174,6 @@ pub fn load(
                 Some("name it in `[objective]`".to_owned()),
             ));
         }
-        check_needs(loaded, &format!("{path}.plugin"), &scheme, supply)?;
         pipeline.stages.push(Stage {
             scheme,
             mix: entry.mix,
@@ -189,8 +197,14 @@ pub fn load(
         let message = format!("`{}` is no objective: it has no such hook", scheme.name());
         return Err(loaded.error_at("objective.plugin", message, Some("name it in `[[credit]]`".to_owned())));
     }
-    check_needs(loaded, "objective.plugin", &scheme, supply)?;
     pipeline.objective = Some(scheme);
+    let announced = pipeline.announced();
+    for (index, stage) in pipeline.stages.iter().enumerate() {
+        check_needs(loaded, &format!("credit[{index}].plugin"), &stage.scheme, supply, &announced)?;
+    }
+    if let Some(scheme) = &pipeline.objective {
+        check_needs(loaded, "objective.plugin", scheme, supply, &announced)?;
+    }
     check_together(loaded, &pipeline, supply)?;
     Ok(pipeline)
 }
@@ -237,22 +251,28 @@ fn nearest_param(library: &Library, scheme: &str, key: &str) -> Option<String> {
 }
 
 /// What one scheme needs against what the run gives.
-fn check_needs(loaded: &Loaded, path: &str, scheme: &Scheme, supply: &Supply) -> Result<(), ConfigError> {
+fn check_needs(
+    loaded: &Loaded,
+    path: &str,
+    scheme: &Scheme,
+    supply: &Supply,
+    announced: &BTreeSet<String>,
+) -> Result<(), ConfigError> {
     let needs = scheme.needs();
     let name = scheme.name();
-    if !supply.queries && needs.hooks.contains(&Hook::Queries) {
-        let message = format!("`{name}` asks for texts to be scored, which this version does only for rollout files");
-        return Err(loaded.error_at(path, message, Some("use it with `accredit credit`".to_owned())));
-    }
     let outputs =
         [LOSS.name(), D_LOGPROB.name(), D_ENTROPY.name(), D_VALUE.name(), DECISION.name(), SAMPLE_MORE.name()];
     for read in &needs.reads {
-        if outputs.contains(&read.name.as_str()) || !supply.gives(&read.name) {
+        if outputs.contains(&read.name.as_str()) || !(supply.gives(&read.name) || announced.contains(&read.name)) {
             let message = format!("`{name}` reads `{}`, which nothing in this run supplies", read.name);
             let hint = if read.name == STATE.name() {
                 "the environment gives no states; choose one that does, or a scheme that needs none"
             } else if read.name == VALUE.name() || read.name == NEW_VALUE.name() {
                 "this version has no critic"
+            } else if read.name == ANSWER.name() {
+                "the environment knows no answers; choose one that does"
+            } else if read.name == TEACHER_LOGPROB.name() {
+                "it is the result of queries: add a scheme before it that asks"
             } else {
                 "the documentation of plugin-api lists the columns"
             };

@@ -1,8 +1,12 @@
 //! Scoring: the columns that a model computes for the tokens of a batch, each once, however many schemes read it.
 
+mod queries;
 mod rows;
+mod teachers;
 
+pub use queries::{Answered, QueryError, Scorers, answer};
 pub use rows::Rows;
+pub use teachers::Teachers;
 
 use accredit_core::batch::Batch;
 use accredit_plugin_api::columns::{ENTROPY, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB};

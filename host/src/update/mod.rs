@@ -14,7 +14,7 @@ use thiserror::Error;
 use crate::{
     config::{self, Schedule},
     credit::{Counters, Credit, CreditError, Fresh, Pipeline, objective::Minibatch},
-    scoring::Rows,
+    scoring::{Rows, Teachers},
 };
 
 /// An update that could not be made.
@@ -61,6 +61,7 @@ pub struct Pace<'a> {
 pub fn update(
     model: &Model,
     optimizer: &mut Optimizer,
+    teachers: &mut Teachers,
     pipeline: &mut Pipeline,
     batch: &mut Batch,
     rows: &Rows,
@@ -83,6 +84,7 @@ pub fn update(
             let lr = learning_rate(pace.optimizer, counters.update, counters.updates);
             let report = optimizer.step(lr)?;
             counters.update += 1;
+            teachers.follow(model, counters.update)?;
             updated.steps += 1;
             updated.lr = lr;
             updated.grad_norm += report.grad_norm;

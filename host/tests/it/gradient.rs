@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, path::Path};
 
 use accredit::{
     config::Loaded,
-    credit::{Counters, Pipeline, Supply, plan},
+    credit::{
+        Counters, Pipeline, Supply,
+        plan::{self, Gives},
+    },
     plugin::{SearchPath, Services},
     scoring::{self, Rows},
     update::{self, Pace},
@@ -73,7 +76,8 @@ fn pipeline(objective: &str) -> Pipeline {
         "[[credit]]\nplugin = \"grpo\"\n[[credit]]\nplugin = \"actfocus\"\n[objective]\nplugin = \"clip\"\nparams = {objective}\n"
     );
     let loaded = Loaded::from_text(Path::new("test"), text).unwrap();
-    plan::load(&loaded, &search, &Supply::playing(true, 3), Services::default()).unwrap()
+    plan::load(&loaded, &search, &Supply::playing(Gives { states: true, ..Gives::default() }, 3), Services::default())
+        .unwrap()
 }
 
 fn gradient(layout: Layout, objective: &str, micro_batch_tokens: usize) -> (f64, Vec<f32>) {

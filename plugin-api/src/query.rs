@@ -36,7 +36,8 @@ pub enum QueryPolicy {
 ///   neither the response nor an end of turn is part of it.
 ///
 /// A response token of a step for which nothing was asked holds NaN. A step without a response token can hold no result.
-/// If no query of a batch names a column, the batch does not have it.
+/// A column that the scheme announced with [`Needs::asks`](crate::Needs::asks) is there in every iteration: where no
+/// query names it, it holds NaN throughout.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Query {
     /// Index of the step whose response is scored, or in whose place the target is.

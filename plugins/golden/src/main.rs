@@ -31,7 +31,7 @@ use crate::{
     evaluate::Evaluator,
     exceptions::Exceptions,
     files::{Folder, GoldenFile, Input, Variant},
-    plan::{Given, Plan},
+    plan::{Given, Plan, Source},
     rollouts::Gae,
     settings::Inexpressible,
 };
@@ -143,8 +143,15 @@ fn compare_variant(
         let mut wanted = run.clone();
         wanted.fields.retain(|(field, _)| variant.expected.contains_key(field));
         let found = evaluator.evaluate(&wanted, &episodes)?;
-        for ((field, _), found) in wanted.fields.iter().zip(found) {
-            let expected = compare::flatten(&variant.expected[field]);
+        for ((field, source), found) in wanted.fields.iter().zip(found) {
+            let value = &variant.expected[field];
+            let expected = match source {
+                Source::KeptGroups => {
+                    let names: Vec<&str> = input.groups.iter().map(|group| group.group_id.as_str()).collect();
+                    compare::places(value, &names)
+                }
+                _ => compare::flatten(value),
+            };
             let difference = expected.and_then(|expected| compare::difference(&found, &expected));
             differences.insert(field.clone(), difference);
         }

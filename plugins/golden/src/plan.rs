@@ -25,6 +25,10 @@ pub struct Run {
     pub given: Given,
     /// Rows without a response token.
     pub masked_rows: BTreeSet<usize>,
+    /// Rows of which no teacher was asked.
+    pub unasked_rows: BTreeSet<usize>,
+    /// Which iteration it is.
+    pub iteration: u64,
     /// The critic's new value is `0.9 * value + 0.1`.
     pub new_values: bool,
     /// What is one batch.
@@ -84,6 +88,8 @@ pub enum Source {
     LogprobSlopes,
     /// Derivatives with respect to the new values, row by row.
     ValueSlopes,
+    /// The groups of which a trajectory is kept, as their places among all groups.
+    KeptGroups,
     /// What a scheme or the `objective` pushed.
     Metric(&'static str, &'static str),
 }
@@ -96,6 +102,8 @@ impl Run {
             objective: None,
             given: Given::Nothing,
             masked_rows: BTreeSet::new(),
+            unasked_rows: BTreeSet::new(),
+            iteration: 0,
             new_values: false,
             unit: Unit::Whole,
             fields: Vec::new(),

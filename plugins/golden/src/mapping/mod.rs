@@ -2,7 +2,9 @@
 //! is, its settings say how; where there is no function, algorithm and name do.
 
 mod advantages;
+mod hindsight;
 mod losses;
+mod selection;
 
 use accredit_core::episode::Layout;
 
@@ -21,6 +23,12 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
         ("grpo", Some("RemoteExperienceMaker.compute_advantages_and_returns")) => advantages::openrlhf(&mut settings),
         ("grpo", None) if name == "trl_advantage_formula" => advantages::trl(&mut settings),
         ("actfocus", None) => losses::actfocus(&mut settings),
+        ("serl", Some("compute_serl_action_mask_reweighted_advantages + compute_policy_loss")) => {
+            hindsight::serl(&mut settings)
+        }
+        ("rlsd", Some("compute_serl_action_mask_reweighted_advantages")) => hindsight::rlsd(&mut settings),
+        ("rlsd", Some("RLSDTrainer._generate_and_score_completions")) => hindsight::rlsd(&mut settings),
+        ("dapo", None) if name == "dynamic_sampling_kept_groups" => selection::dynamic_sampling(&mut settings),
         ("kl", Some("kl_penalty_forward")) => losses::divergence(&mut settings),
         (_, Some("compute_policy_loss_vanilla")) => losses::verl_vanilla(&mut settings),
         (_, Some("compute_policy_loss_gspo")) => losses::verl_gspo(&mut settings),

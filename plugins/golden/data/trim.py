@@ -9,7 +9,7 @@ import pathlib
 import shutil
 import sys
 
-ALGORITHMS = ["actfocus", "dapo", "grpo", "gspo", "kl", "policy_loss"]
+ALGORITHMS = ["actfocus", "aem", "dapo", "gagpo", "gigpo", "grpo", "gspo", "hgpo", "kl", "policy_loss"]
 CASES = ["base_a", "dyadic_a", "edges_a", "similar_a", "tiny_a"]
 GAE = "verl_outcome_g0.99_l0.95"
 

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// `grpo` as verl has it, with its rule for groups of one.
-fn grpo(std: bool, eps: f64) -> Scheme {
+pub fn grpo(std: bool, eps: f64) -> Scheme {
     Scheme {
         plugin: "grpo",
         params: json!({"std": std, "eps": eps, "ddof": 1, "singleton": "raw", "over": "trajectories"}),

@@ -2,6 +2,7 @@
 //! is, its settings say how; where there is no function, algorithm and name do.
 
 mod advantages;
+mod anchors;
 mod losses;
 
 use accredit_core::episode::Layout;
@@ -21,6 +22,13 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
         ("grpo", Some("RemoteExperienceMaker.compute_advantages_and_returns")) => advantages::openrlhf(&mut settings),
         ("grpo", None) if name == "trl_advantage_formula" => advantages::trl(&mut settings),
         ("actfocus", None) => losses::actfocus(&mut settings),
+        ("gigpo", Some("episode_norm_reward")) => anchors::gigpo_episodes(&mut settings),
+        ("gigpo", Some("compute_gigpo_outcome_advantage" | "compute_gigpo_outcome_advantage(enable_similarity)")) => {
+            anchors::gigpo(&mut settings)
+        }
+        ("hgpo", Some("compute_hgpo_outcome_advantage")) => anchors::hgpo(&mut settings),
+        ("gagpo", None) => anchors::gagpo(&mut settings),
+        ("aem", None) => anchors::aem(&mut settings),
         ("kl", Some("kl_penalty_forward")) => losses::divergence(&mut settings),
         (_, Some("compute_policy_loss_vanilla")) => losses::verl_vanilla(&mut settings),
         (_, Some("compute_policy_loss_gspo")) => losses::verl_gspo(&mut settings),

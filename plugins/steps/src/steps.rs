@@ -10,6 +10,8 @@ mod cells;
 mod comparison;
 mod returns;
 mod sum;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod write;
 
 pub use cells::{Cells, Member};

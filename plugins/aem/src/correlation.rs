@@ -22,10 +22,13 @@ mod tests {
 
     #[test]
     fn correlations_by_hand() {
-        assert_eq!(pearson(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)]), Some(1.0));
-        assert_eq!(pearson(&[(0.0, 5.0), (1.0, 3.0)]), Some(-1.0));
-        let some = pearson(&[(1.0, 1.0), (2.0, 3.0), (3.0, 2.0)]).unwrap();
-        assert!((some - 0.5).abs() < 1e-12, "{some}");
+        let check = |pairs: &[(f64, f64)], expected: f64| {
+            let found = pearson(pairs).unwrap();
+            assert!((found - expected).abs() < 1e-12, "{found} and not {expected}");
+        };
+        check(&[(0.0, 1.0), (1.0, 3.0), (2.0, 5.0)], 1.0);
+        check(&[(0.0, 5.0), (1.0, 3.0)], -1.0);
+        check(&[(1.0, 1.0), (2.0, 3.0), (3.0, 2.0)], 0.5);
         assert_eq!(pearson(&[(1.0, 1.0), (1.0, 3.0)]), None);
         assert_eq!(pearson(&[]), None);
     }

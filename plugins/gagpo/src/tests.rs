@@ -78,7 +78,7 @@ fn a_terminal_step_that_names_a_state_ends_all_the_same() {
     let groups = [vec![Episode { reached: Some(0), ..Episode::new(&[(0, 1.0)]) }, Episode::new(&[(0, 3.0)])]];
     let mut batch = batch(Layout::Step, &groups);
     let params = r#"{"normalize": "none", "truncated": "bootstrap", "gamma": 0.5}"#;
-    let mut first = |batch: &TestBatch| {
+    let first = |batch: &TestBatch| {
         let found = TestScheme::<Gagpo>::new(params).unwrap().advantage(batch).unwrap();
         by_step(&groups, &found)[0]
     };

@@ -8,7 +8,8 @@ import shutil
 import sys
 
 ALGORITHMS = [
-    "actfocus", "dapo", "grpo", "gspo", "kl", "policy_loss", "ppo_gae", "reinforce_pp", "rloo", "rlsd", "serl",
+    "actfocus", "aem", "dapo", "gagpo", "gigpo", "grpo", "gspo", "hgpo", "kl", "policy_loss", "ppo_gae", "reinforce_pp",
+    "rloo", "rlsd", "serl",
 ]
 CASES = ["base_a", "dyadic_a", "edges_a", "similar_a", "tiny_a"]
 

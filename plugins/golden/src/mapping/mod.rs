@@ -2,6 +2,7 @@
 //! is, its settings say how; where there is no function, algorithm and name do.
 
 mod advantages;
+mod anchors;
 mod baselines;
 mod hindsight;
 mod losses;
@@ -40,6 +41,13 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
         ("rlsd", Some("compute_serl_action_mask_reweighted_advantages")) => hindsight::rlsd(&mut settings),
         ("rlsd", Some("RLSDTrainer._generate_and_score_completions")) => hindsight::rlsd(&mut settings),
         ("dapo", None) if name == "dynamic_sampling_kept_groups" => selection::dynamic_sampling(&mut settings),
+        ("gigpo", Some("episode_norm_reward")) => anchors::gigpo_episodes(&mut settings),
+        ("gigpo", Some("compute_gigpo_outcome_advantage" | "compute_gigpo_outcome_advantage(enable_similarity)")) => {
+            anchors::gigpo(&mut settings)
+        }
+        ("hgpo", Some("compute_hgpo_outcome_advantage")) => anchors::hgpo(&mut settings),
+        ("gagpo", None) => anchors::gagpo(&mut settings),
+        ("aem", None) => anchors::aem(&mut settings),
         ("kl", Some("kl_penalty_forward")) => losses::divergence(&mut settings),
         (_, Some("compute_policy_loss_vanilla")) => losses::verl_vanilla(&mut settings),
         (_, Some("compute_policy_loss_gspo")) => losses::verl_gspo(&mut settings),

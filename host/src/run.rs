@@ -23,6 +23,7 @@ use crate::{
     checkpoint,
     config::{Config, KeepRollouts},
     credit::{Counters, Credit, Pipeline, offline::wanted_texts, plan::Signals},
+    critic::Learner,
     rollout::{
         collect::{Collector, Play, Played, Sampling},
         file,
@@ -30,7 +31,7 @@ use crate::{
         tasks::Tasks,
         tokenizer::Tokenizer,
     },
-    scoring::{self, Rows},
+    scoring::{self, Models, Rows},
     telemetry::{Metrics, MetricsFile, Progress, RunFolder, names},
     update::{self, Pace, Updated},
 };
@@ -45,6 +46,7 @@ pub struct Run {
     tasks: Tasks,
     policy: Model,
     reference: Option<Model>,
+    critic: Option<Learner>,
     optimizer: Optimizer,
     pipeline: Pipeline,
     signals: Signals,
@@ -79,6 +81,7 @@ impl Run {
 
             summary::rollout(&mut metrics, &rollout.played);
             summary::credit(&mut metrics, &batch, &credit);
+            summary::values(&mut metrics, &batch, &credit);
             summary::schemes(&mut metrics, &mut self.pipeline);
             summary::update(&mut metrics, &updated, self.update);
             self.iteration += 1;
@@ -164,11 +167,15 @@ impl Run {
         let mut batch = Batch::build(episodes, roles, &wanted_texts(&self.pipeline))?;
         self.counters().put_into(&mut batch);
         let rows = Rows::of(&batch, episodes);
+        let models = Models {
+            policy: &self.policy,
+            reference: self.reference.as_ref(),
+            critic: self.critic.as_ref().map(Learner::critic),
+        };
         scoring::signals(
             &mut batch,
             &rows,
-            &self.policy,
-            self.reference.as_ref(),
+            models,
             self.signals,
             self.temperature(),
             self.config.update.micro_batch_tokens,
@@ -190,6 +197,7 @@ impl Run {
         let updated = update::update(
             &self.policy,
             &mut self.optimizer,
+            self.critic.as_mut(),
             &mut self.pipeline,
             batch,
             rows,
@@ -261,6 +269,7 @@ impl Run {
             &self.policy,
             &self.folder.tokenizer(),
             &self.optimizer,
+            self.critic.as_ref(),
             &mut self.pipeline,
             self.iteration,
             self.update,

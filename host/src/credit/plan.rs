@@ -1,6 +1,8 @@
 //! The plan: schemes loaded, and what they ask for held against what the run can give. What cannot work is refused
 //! here, with the configuration's line, and not at iteration 400.
 
+mod critic;
+
 use std::{collections::BTreeSet, path::PathBuf};
 
 use accredit_plugin_api::{
@@ -35,8 +37,8 @@ impl Supply {
     pub fn playing(states: bool, group_size: usize) -> Self {
         let mut columns: BTreeSet<&str> =
             ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
-        // There is no critic, nothing scores texts, and tasks are not kept as texts.
-        for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name(), TASK.name(), ANSWER.name()] {
+        // Nothing scores texts, and tasks are not kept as texts.
+        for absent in [TEACHER_LOGPROB.name(), TASK.name(), ANSWER.name()] {
             columns.remove(absent);
         }
         if !states {
@@ -53,10 +55,14 @@ impl Supply {
         Self { columns, group_size: None, queries: true }
     }
 
+    fn plays(&self) -> bool {
+        self.group_size.is_some()
+    }
+
     fn gives(&self, name: &str) -> bool {
         self.columns.contains(name)
             // A column that this api does not name may come with a rollout file.
-            || (self.group_size.is_none() && !ALL.iter().any(|column| column.name == name))
+            || (!self.plays() && !ALL.iter().any(|column| column.name == name))
     }
 }
 
@@ -93,8 +99,12 @@ pub struct Signals {
     pub ref_logprob: bool,
     /// Energies under the reference.
     pub ref_energy: bool,
+    /// Values before the update.
+    pub value: bool,
     /// Entropies in every micro-batch.
     pub new_entropy: bool,
+    /// Whether there is a critic.
+    pub critic: bool,
 }
 
 impl Signals {
@@ -111,6 +121,8 @@ impl Signals {
             entropy: reads(ENTROPY.name()),
             ref_logprob: reads(REF_LOGPROB.name()),
             ref_energy: reads(REF_ENERGY.name()),
+            value: pipeline.needs_critic() && reads(VALUE.name()),
+            critic: pipeline.needs_critic(),
             new_entropy: pipeline.reads_fresh(NEW_ENTROPY.name()),
         }
     }
@@ -128,6 +140,7 @@ impl Signals {
             (self.entropy, ENTROPY.name()),
             (self.ref_logprob, REF_LOGPROB.name()),
             (self.ref_energy, REF_ENERGY.name()),
+            (self.value, VALUE.name()),
         ]
         .into_iter()
         .filter_map(|(wanted, name)| wanted.then_some(name))
@@ -192,6 +205,9 @@ pub fn load(
     check_needs(loaded, "objective.plugin", &scheme, supply)?;
     pipeline.objective = Some(scheme);
     check_together(loaded, &pipeline, supply)?;
+    if supply.plays() {
+        critic::check(loaded, &pipeline)?;
+    }
     Ok(pipeline)
 }
 
@@ -251,8 +267,6 @@ fn check_needs(loaded: &Loaded, path: &str, scheme: &Scheme, supply: &Supply) ->
             let message = format!("`{name}` reads `{}`, which nothing in this run supplies", read.name);
             let hint = if read.name == STATE.name() {
                 "the environment gives no states; choose one that does, or a scheme that needs none"
-            } else if read.name == VALUE.name() || read.name == NEW_VALUE.name() {
-                "this version has no critic"
             } else {
                 "the documentation of plugin-api lists the columns"
             };
@@ -271,19 +285,9 @@ fn check_needs(loaded: &Loaded, path: &str, scheme: &Scheme, supply: &Supply) ->
 
 /// What the schemes are together: advantages in every iteration, value targets from at most one.
 fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Result<(), ConfigError> {
-    let iterations = loaded.config.iterations.max(1);
-    let mut starts: Vec<u64> = vec![0];
-    for stage in &pipeline.stages {
-        starts.extend(stage.from);
-        starts.extend(stage.until);
-    }
-    starts.retain(|start| *start < iterations);
-    starts.sort_unstable();
-    starts.dedup();
-    for iteration in starts {
+    for iteration in starts(loaded, pipeline) {
         let active = || pipeline.stages.iter().filter(|stage| !stage.shadow && stage.active(iteration));
-        let playing = supply.group_size.is_some();
-        if playing && !active().any(|stage| stage.scheme.needs().hooks.contains(&Hook::Advantage)) {
+        if supply.plays() && !active().any(|stage| stage.scheme.needs().hooks.contains(&Hook::Advantage)) {
             let message = format!("from iteration {iteration} on, no scheme that trains gives advantages");
             let hint = "add one that does, such as `[[credit]]` with an estimator, or change `from` and `until`";
             return Err(loaded.error_at("credit", message, Some(hint.to_owned())));
@@ -296,4 +300,18 @@ fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Resu
         }
     }
     Ok(())
+}
+
+/// The iterations from which on another set of schemes is active.
+fn starts(loaded: &Loaded, pipeline: &Pipeline) -> Vec<u64> {
+    let iterations = loaded.config.iterations.max(1);
+    let mut starts: Vec<u64> = vec![0];
+    for stage in &pipeline.stages {
+        starts.extend(stage.from);
+        starts.extend(stage.until);
+    }
+    starts.retain(|start| *start < iterations);
+    starts.sort_unstable();
+    starts.dedup();
+    starts
 }

@@ -163,27 +163,6 @@ impl TestBatch {
     pub fn table(&self) -> &Table {
         &self.table
     }
-
-    /// A text column.
-    ///
-    /// # Panics
-    /// If there is not one text for each element of its level.
-    pub fn set_texts(&mut self, column: TextColumn, texts: &[&str]) -> &mut Self {
-        let length = |name: &str| self.table.get(name).map_or(0, Data::len);
-        let expected = match column.level() {
-            crate::Level::Group => length(GROUP_TRAJECTORIES.name()) - 1,
-            _ => length(TERMINAL.name()),
-        };
-        assert_eq!(texts.len(), expected, "texts of `{}`, one for each {}", column.name(), column.level().name());
-        let (bytes, offsets) = column.parts();
-        let mut ends = vec![0_u64];
-        for text in texts {
-            ends.push(ends[ends.len() - 1] + text.len() as u64);
-        }
-        self.table.set(bytes, texts.concat().into_bytes());
-        self.table.set(offsets, ends);
-        self
-    }
 }
 
 /// What an objective gave back.

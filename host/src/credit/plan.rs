@@ -1,6 +1,8 @@
 //! The plan: schemes loaded, and what they ask for held against what the run can give. What cannot work is refused
 //! here, with the configuration's line, and not at iteration 400.
 
+mod critic;
+
 use std::{collections::BTreeSet, path::PathBuf};
 
 use accredit_plugin_api::{
@@ -43,10 +45,8 @@ impl Supply {
     pub fn playing(environment: Gives, group_size: usize) -> Self {
         let mut columns: BTreeSet<&str> =
             ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
-        // There is no critic, and the results of queries are there where a scheme asks.
-        for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name()] {
-            columns.remove(absent);
-        }
+        // The results of queries are there where a scheme asks.
+        columns.remove(TEACHER_LOGPROB.name());
         for absent in TOP_K_COLUMNS {
             columns.remove(absent);
         }
@@ -67,10 +67,14 @@ impl Supply {
         Self { columns, group_size: None }
     }
 
+    fn plays(&self) -> bool {
+        self.group_size.is_some()
+    }
+
     fn gives(&self, name: &str) -> bool {
         self.columns.contains(name)
             // A column that this api does not name may come with a rollout file.
-            || (self.group_size.is_none() && !ALL.iter().any(|column| column.name == name))
+            || (!self.plays() && !ALL.iter().any(|column| column.name == name))
     }
 }
 
@@ -114,8 +118,12 @@ pub struct Signals {
     pub ref_logprob: bool,
     /// Energies under the reference.
     pub ref_energy: bool,
+    /// Values before the update.
+    pub value: bool,
     /// Entropies in every micro-batch.
     pub new_entropy: bool,
+    /// Whether there is a critic.
+    pub critic: bool,
 }
 
 impl Signals {
@@ -132,6 +140,8 @@ impl Signals {
             entropy: reads(ENTROPY.name()),
             ref_logprob: reads(REF_LOGPROB.name()),
             ref_energy: reads(REF_ENERGY.name()),
+            value: pipeline.needs_critic() && reads(VALUE.name()),
+            critic: pipeline.needs_critic(),
             new_entropy: pipeline.reads_fresh(NEW_ENTROPY.name()),
         }
     }
@@ -149,6 +159,7 @@ impl Signals {
             (self.entropy, ENTROPY.name()),
             (self.ref_logprob, REF_LOGPROB.name()),
             (self.ref_energy, REF_ENERGY.name()),
+            (self.value, VALUE.name()),
         ]
         .into_iter()
         .filter_map(|(wanted, name)| wanted.then_some(name))
@@ -218,6 +229,9 @@ pub fn load(
         check_needs(loaded, "objective.plugin", scheme, supply, &announced)?;
     }
     check_together(loaded, &pipeline, supply)?;
+    if supply.plays() {
+        critic::check(loaded, &pipeline)?;
+    }
     Ok(pipeline)
 }
 
@@ -286,8 +300,6 @@ fn check_needs(
             let message = format!("`{name}` reads `{}`, which nothing in this run supplies", read.name);
             let hint = if read.name == STATE.name() {
                 "the environment gives no states; choose one that does, or a scheme that needs none"
-            } else if read.name == VALUE.name() || read.name == NEW_VALUE.name() {
-                "this version has no critic"
             } else if read.name == ANSWER.name() {
                 "the environment knows no answers; choose one that does"
             } else if read.name == TEACHER_LOGPROB.name() {
@@ -312,18 +324,9 @@ fn check_needs(
 
 /// What the schemes are together: advantages in every iteration, value targets from at most one.
 fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Result<(), ConfigError> {
-    let iterations = loaded.config.iterations.max(1);
-    let mut starts: Vec<u64> = vec![0];
-    for stage in &pipeline.stages {
-        starts.extend(stage.from);
-        starts.extend(stage.until);
-    }
-    starts.retain(|start| *start < iterations);
-    starts.sort_unstable();
-    starts.dedup();
-    for iteration in starts {
+    for iteration in starts(loaded, pipeline) {
         let active = || pipeline.stages.iter().filter(|stage| !stage.shadow && stage.active(iteration));
-        let playing = supply.group_size.is_some() && pipeline.needs_advantages();
+        let playing = supply.plays() && pipeline.needs_advantages();
         if playing && !active().any(|stage| stage.scheme.needs().hooks.contains(&Hook::Advantage)) {
             let message = format!("from iteration {iteration} on, no scheme that trains gives advantages");
             let hint = "add one that does, such as `[[credit]]` with an estimator, or change `from` and `until`";
@@ -337,4 +340,18 @@ fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Resu
         }
     }
     Ok(())
+}
+
+/// The iterations from which on another set of schemes is active.
+fn starts(loaded: &Loaded, pipeline: &Pipeline) -> Vec<u64> {
+    let iterations = loaded.config.iterations.max(1);
+    let mut starts: Vec<u64> = vec![0];
+    for stage in &pipeline.stages {
+        starts.extend(stage.from);
+        starts.extend(stage.until);
+    }
+    starts.retain(|start| *start < iterations);
+    starts.sort_unstable();
+    starts.dedup();
+    starts
 }

@@ -2,6 +2,7 @@
 
 use tch::Tensor;
 
+use crate::critic::TrunkGradient;
 use crate::error::{Error, Result};
 use crate::head::{ColumnsBack, Head};
 use crate::qwen2::Model;
@@ -88,11 +89,22 @@ impl Fresh<'_> {
         &self.scores.entropy
     }
 
+    /// The hidden states that predict the targets, `[N, D]`, without the graph behind them; none without a target.
+    pub(crate) fn hidden(&self) -> Result<Option<Tensor>> {
+        Ok(self.recorded.as_ref().map(|recorded| recorded.hidden.f_detach()).transpose()?)
+    }
+
     /// Runs backward on Σ column × derivative, and adds the result to the model's gradient.
     ///
     /// Errors: a derivative column of another length or with a number that is not finite, one for entropies that were
     /// not wanted, or weights that changed since the forward pass. The gradient is then as it was.
     pub fn backward(self, derivatives: &Derivatives) -> Result<()> {
+        self.backward_with(derivatives, TrunkGradient::default())
+    }
+
+    /// As [`Fresh::backward`], with what the values of a critic that shares this model's trunk add: the same pass gives
+    /// the gradient of both.
+    pub fn backward_with(self, derivatives: &Derivatives, values: TrunkGradient) -> Result<()> {
         check_column("derivatives.logprob", derivatives.logprob, self.scores.logprob.len())?;
         if let Some(by_entropy) = derivatives.entropy {
             check_column("derivatives.entropy", by_entropy, self.scores.entropy.len())?;
@@ -110,7 +122,12 @@ impl Fresh<'_> {
             let by_entropy = derivatives.entropy.map(|by| Ok::<_, Error>((column(by)?, column(&self.scores.entropy)?)));
             let columns = ColumnsBack { by_logprob: column(derivatives.logprob)?, by_entropy: by_entropy.transpose()? };
             let head = Head::new(self.model.head(), self.temperature);
-            head.backward(&hidden.f_detach()?, &targets, &columns, kept, &mut self.model.head_gradient()?)?
+            let mut gradient =
+                head.backward(&hidden.f_detach()?, &targets, &columns, kept, &mut self.model.head_gradient()?)?;
+            if let Some(by_values) = values.at_hidden {
+                let _same = gradient.f_add_(&by_values)?;
+            }
+            gradient
         };
         // tch starts a backward pass from one number only; the gradient of this one at `hidden` is `gradient`.
         hidden.f_mul(&gradient)?.f_sum(tch::Kind::Float)?.f_backward()?;
@@ -118,7 +135,7 @@ impl Fresh<'_> {
     }
 }
 
-fn check_column(name: &'static str, column: &[f32], expected: usize) -> Result<()> {
+pub(crate) fn check_column(name: &'static str, column: &[f32], expected: usize) -> Result<()> {
     if column.len() != expected {
         return Err(Error::argument(name, format!("{} numbers for {expected} targets", column.len())));
     }

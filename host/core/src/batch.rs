@@ -224,6 +224,28 @@ impl Batch {
         self.table.set(name.to_owned(), elements);
     }
 
+    /// Adds the ids of the `k` likeliest tokens at each place, `k` for each response token.
+    ///
+    /// # Panics
+    /// If there is another number of them: the caller computed them for these tokens.
+    pub fn put_likeliest(&mut self, k: usize, ids: Vec<u32>) {
+        assert_eq!(ids.len(), k * self.tokens(), "{k} ids for each token");
+        self.levels.insert(TOP_K.name().to_owned(), Level::Batch);
+        self.levels.insert(TOP_K_ID.name().to_owned(), Level::TopK);
+        self.table.put(TOP_K, vec![k as u32]);
+        self.table.put(TOP_K_ID, ids);
+    }
+
+    /// Adds a column with a number for each of the likeliest tokens at each place.
+    ///
+    /// # Panics
+    /// If it has another length: the caller computed it for these tokens.
+    pub fn put_top_k(&mut self, column: Column<f32>, elements: Vec<f32>) {
+        assert_eq!(elements.len(), self.top_k() * self.tokens(), "`{}` has k elements for each token", column.name());
+        self.levels.insert(column.name().to_owned(), Level::TopK);
+        self.table.put(column, elements);
+    }
+
     /// Adds a column at the level of the batch, or replaces it.
     pub fn put_scalar(&mut self, column: Column<u64>, value: u64) {
         self.levels.insert(column.name().to_owned(), Level::Batch);

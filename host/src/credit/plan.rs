@@ -9,11 +9,10 @@ use accredit_plugin_api::{
     Hook, Needs,
     columns::{
         ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS,
-        NEW_ENTROPY, NEW_LOGPROB, NEW_TOP_K_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, PART_ROWS, PART_STEPS,
-        PART_TOKENS, REF_ENERGY, REF_LOGPROB, ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT,
-        TEACHER_LOGPROB, TEACHER_TOP_K_LOGPROB, TOP_K, TOP_K_ID, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS,
-        TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET,
-        WEIGHT,
+        NEW_ENTROPY, NEW_LOGPROB, NEXT_STATE, OLD_LOGPROB, PART_ROWS, PART_STEPS, PART_TOKENS, REF_ENERGY, REF_LOGPROB,
+        ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT, TEACHER_LOGPROB,
+        TEACHER_TOP_K_LOGPROB, TOP_K_ID, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES, TOTAL_WEIGHT,
+        TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET, WEIGHT,
     },
 };
 
@@ -46,8 +45,7 @@ impl Supply {
         let mut columns: BTreeSet<&str> =
             ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
         // The results of queries are there where a scheme asks.
-        columns.remove(TEACHER_LOGPROB.name());
-        for absent in TOP_K_COLUMNS {
+        for absent in [TEACHER_LOGPROB.name(), TEACHER_TOP_K_LOGPROB.name()] {
             columns.remove(absent);
         }
         if !environment.answers {
@@ -77,10 +75,6 @@ impl Supply {
             || (!self.plays() && !ALL.iter().any(|column| column.name == name))
     }
 }
-
-/// Columns of the likeliest tokens at each place.
-const TOP_K_COLUMNS: [&str; 4] =
-    [TOP_K.name(), TOP_K_ID.name(), NEW_TOP_K_LOGPROB.name(), TEACHER_TOP_K_LOGPROB.name()];
 
 /// Columns that the host hands to some hooks beside the batch. A column of `refresh` or `objective` alone is none for a
 /// scheme that has no such hook.
@@ -122,6 +116,8 @@ pub struct Signals {
     pub value: bool,
     /// Entropies in every micro-batch.
     pub new_entropy: bool,
+    /// How many of the likeliest tokens are listed at each place; 0 is none.
+    pub top_k: usize,
     /// Whether there is a critic.
     pub critic: bool,
 }
@@ -143,6 +139,7 @@ impl Signals {
             value: pipeline.needs_critic() && reads(VALUE.name()),
             critic: pipeline.needs_critic(),
             new_entropy: pipeline.reads_fresh(NEW_ENTROPY.name()),
+            top_k: pipeline.schemes().map(|scheme| scheme.needs().top_k as usize).max().unwrap_or(0),
         }
     }
 
@@ -160,6 +157,7 @@ impl Signals {
             (self.ref_logprob, REF_LOGPROB.name()),
             (self.ref_energy, REF_ENERGY.name()),
             (self.value, VALUE.name()),
+            (self.top_k > 0, TOP_K_ID.name()),
         ]
         .into_iter()
         .filter_map(|(wanted, name)| wanted.then_some(name))
@@ -304,8 +302,6 @@ fn check_needs(
                 "the environment knows no answers; choose one that does"
             } else if read.name == TEACHER_LOGPROB.name() {
                 "it is the result of queries: add a scheme before it that asks"
-            } else if TOP_K_COLUMNS.contains(&read.name.as_str()) {
-                "this version reads the likeliest tokens from rollout files only; use it with `accredit credit`"
             } else {
                 "the documentation of plugin-api lists the columns"
             };
@@ -324,6 +320,19 @@ fn check_needs(
 
 /// What the schemes are together: advantages in every iteration, value targets from at most one.
 fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Result<(), ConfigError> {
+    let mut lists = pipeline.schemes().filter(|scheme| scheme.needs().top_k > 0);
+    if let Some(first) = lists.next()
+        && let Some(other) = lists.find(|other| other.needs().top_k != first.needs().top_k)
+    {
+        let message = format!(
+            "`{}` lists the {} likeliest tokens and `{}` the {}; a run lists one number",
+            first.label(),
+            first.needs().top_k,
+            other.label(),
+            other.needs().top_k
+        );
+        return Err(loaded.error_at("credit", message, None));
+    }
     for iteration in starts(loaded, pipeline) {
         let active = || pipeline.stages.iter().filter(|stage| !stage.shadow && stage.active(iteration));
         let playing = supply.plays() && pipeline.needs_advantages();

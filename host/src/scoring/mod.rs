@@ -45,6 +45,9 @@ pub fn signals(
         None => models.policy.score(&all, wanted, temperature, tokens_per_pass)?,
     };
     batch.put_tokens(OLD_LOGPROB.name(), scores.logprob);
+    if signals.top_k > 0 {
+        batch.put_likeliest(signals.top_k, models.policy.likeliest(&all, signals.top_k, tokens_per_pass)?);
+    }
     if signals.entropy {
         batch.put_tokens(ENTROPY.name(), scores.entropy);
     }

@@ -26,6 +26,7 @@ use crate::{
     checkpoint,
     config::{Config, KeepRollouts},
     credit::{Counters, Credit, Pipeline, offline::wanted_texts, plan::Signals},
+    critic::Learner,
     rollout::{
         collect::{Collector, Play, Played, Sampling},
         file,
@@ -33,7 +34,7 @@ use crate::{
         tasks::Tasks,
         tokenizer::Tokenizer,
     },
-    scoring::{self, Answered, Rows, Scorers, Teachers},
+    scoring::{self, Answered, Models, Rows, Scorers, Teachers},
     telemetry::{Metrics, MetricsFile, Progress, RunFolder, names},
     update::{self, Pace, Updated},
 };
@@ -49,6 +50,7 @@ pub struct Run {
     policy: Model,
     reference: Option<Model>,
     teachers: Teachers,
+    critic: Option<Learner>,
     optimizer: Optimizer,
     pipeline: Pipeline,
     signals: Signals,
@@ -86,6 +88,7 @@ impl Run {
             summary::rollout(&mut metrics, &rollout.played);
             summary::queries(&mut metrics, answered);
             summary::credit(&mut metrics, &batch, &credit);
+            summary::values(&mut metrics, &batch, &credit);
             summary::schemes(&mut metrics, &mut self.pipeline);
             summary::update(&mut metrics, &updated, self.update);
             self.iteration += 1;
@@ -174,11 +177,15 @@ impl Run {
         let mut batch = Batch::build(episodes, roles, &wanted_texts(&self.pipeline))?;
         self.counters().put_into(&mut batch);
         let rows = Rows::of(&batch, episodes);
+        let models = Models {
+            policy: &self.policy,
+            reference: self.reference.as_ref(),
+            critic: self.critic.as_ref().map(Learner::critic),
+        };
         scoring::signals(
             &mut batch,
             &rows,
-            &self.policy,
-            self.reference.as_ref(),
+            models,
             self.signals,
             self.temperature(),
             self.config.update.micro_batch_tokens,
@@ -218,6 +225,7 @@ impl Run {
             &self.policy,
             &mut self.optimizer,
             &mut self.teachers,
+            self.critic.as_mut(),
             &mut self.pipeline,
             batch,
             rows,
@@ -290,6 +298,7 @@ impl Run {
             &self.teachers,
             &self.folder.tokenizer(),
             &self.optimizer,
+            self.critic.as_ref(),
             &mut self.pipeline,
             self.iteration,
             self.update,

@@ -48,7 +48,9 @@ pub struct Query {
     pub target: Option<String>,
     /// Who scores.
     pub policy: QueryPolicy,
-    /// Name of the column that the results become.
+    /// Name of the column that the results become: one element for each token, NaN for the tokens of steps that no query
+    /// of this name asked for. Where a scheme also reads the likeliest tokens, the queries whose column is
+    /// `teacher_logprob` give `teacher_top_k_logprob` as well.
     pub column: String,
 }
 

@@ -11,12 +11,14 @@ use accredit_torch::{Model, Optimizer};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::{credit::Pipeline, scoring::Teachers};
+use crate::{credit::Pipeline, critic::Learner, scoring::Teachers};
 
 /// Version of the files' meaning.
 const VERSION: u32 = 1;
 /// Folder of a checkpoint that holds the teachers.
 const TEACHERS: &str = "teachers";
+/// Folder of the critic.
+const CRITIC: &str = "critic";
 /// Files of a model folder that belong to the tokenizer, copied as they are.
 const TOKENIZER_FILES: [&str; 8] = [
     "tokenizer.json",
@@ -58,6 +60,11 @@ impl Checkpoint {
     /// The folder of the teachers; not there if the run had none.
     pub fn teachers(&self) -> PathBuf {
         self.path.join(TEACHERS)
+    }
+
+    /// The folder of the critic, which is there only if the run has one.
+    pub fn critic(&self) -> PathBuf {
+        self.path.join(CRITIC)
     }
 
     /// The newest whole checkpoint of a run.
@@ -104,6 +111,7 @@ pub fn save(
     teachers: &Teachers,
     tokenizer: &Path,
     optimizer: &Optimizer,
+    critic: Option<&Learner>,
     pipeline: &mut Pipeline,
     iteration: u64,
     update: u64,
@@ -126,6 +134,11 @@ pub fn save(
     copy_tokenizer(tokenizer, &folder)?;
     teachers.save(&aside.join(TEACHERS))?;
     optimizer.save(&aside.join("optimizer.safetensors"))?;
+    if let Some(critic) = critic {
+        let folder = aside.join(CRITIC);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        critic.save(&folder)?;
+    }
     let file = aside.join("progress.json");
     fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&progress)?))
         .with_context(|| format!("cannot write {}", file.display()))?;

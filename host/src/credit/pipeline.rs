@@ -135,9 +135,17 @@ pub struct Selected {
 }
 
 impl Pipeline {
-    /// Whether any active scheme, shadows aside, has a hook.
+    /// Whether any active scheme, shadows aside, has a hook. Of the objective, `queries` counts.
     pub fn has(&self, hook: Hook, iteration: u64) -> bool {
+        let asks = |objective: &Scheme| hook == Hook::Queries && objective.needs().hooks.contains(&hook);
         self.stages.iter().any(|stage| !stage.shadow && stage.active(iteration) && stage.has(hook))
+            || self.objective.as_ref().is_some_and(asks)
+    }
+
+    /// Whether something has to give advantages: not so with an objective that does not read them.
+    pub fn needs_advantages(&self) -> bool {
+        let reads = |scheme: &Scheme| scheme.needs().reads.iter().any(|read| read.name == ADVANTAGE.name());
+        self.objective.as_ref().is_none_or(reads)
     }
 
     /// All schemes, the objective last.
@@ -247,7 +255,11 @@ impl Pipeline {
             credit.value_target = value_target.or(credit.value_target);
         }
         if !summed {
-            credit.advantage = batch.table.f32(ADVANTAGE).ok_or(CreditError::NoAdvantage)?.to_vec();
+            credit.advantage = match batch.table.f32(ADVANTAGE) {
+                Some(advantage) => advantage.to_vec(),
+                None if self.needs_advantages() => return Err(CreditError::NoAdvantage),
+                None => vec![0.0; tokens],
+            };
         }
 
         for stage in self.trains(Hook::Weigh, iteration) {

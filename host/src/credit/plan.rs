@@ -1,15 +1,18 @@
 //! The plan: schemes loaded, and what they ask for held against what the run can give. What cannot work is refused
 //! here, with the configuration's line, and not at iteration 400.
 
+mod critic;
+
 use std::{collections::BTreeSet, path::PathBuf};
 
 use accredit_plugin_api::{
     Hook, Needs,
     columns::{
-        ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS, NEW_ENTROPY,
-        NEW_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB, ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE,
-        SAMPLER_LOGPROB, STATE, STATE_TEXT, TEACHER_LOGPROB, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES,
-        TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET, WEIGHT,
+        ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS,
+        NEW_ENTROPY, NEW_LOGPROB, NEXT_STATE, OLD_LOGPROB, PART_ROWS, PART_STEPS, PART_TOKENS, REF_ENERGY, REF_LOGPROB,
+        ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT, TEACHER_LOGPROB,
+        TEACHER_TOP_K_LOGPROB, TOP_K_ID, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES, TOTAL_WEIGHT,
+        TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET, WEIGHT,
     },
 };
 
@@ -41,8 +44,8 @@ impl Supply {
     pub fn playing(environment: Gives, group_size: usize) -> Self {
         let mut columns: BTreeSet<&str> =
             ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
-        // There is no critic, and the results of queries are there where a scheme asks.
-        for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name()] {
+        // The results of queries are there where a scheme asks.
+        for absent in [TEACHER_LOGPROB.name(), TEACHER_TOP_K_LOGPROB.name()] {
             columns.remove(absent);
         }
         if !environment.answers {
@@ -62,10 +65,14 @@ impl Supply {
         Self { columns, group_size: None }
     }
 
+    fn plays(&self) -> bool {
+        self.group_size.is_some()
+    }
+
     fn gives(&self, name: &str) -> bool {
         self.columns.contains(name)
             // A column that this api does not name may come with a rollout file.
-            || (self.group_size.is_none() && !ALL.iter().any(|column| column.name == name))
+            || (!self.plays() && !ALL.iter().any(|column| column.name == name))
     }
 }
 
@@ -86,6 +93,9 @@ pub(super) fn given_to_hooks(name: &str, fresh: bool) -> bool {
         TRAJECTORY_TOKENS.name(),
         TRAJECTORY_WEIGHT.name(),
         TRAJECTORY_ROWS.name(),
+        PART_TOKENS.name(),
+        PART_STEPS.name(),
+        PART_ROWS.name(),
     ];
     always.contains(&name) || (fresh && name == NEW_LOGPROB.name())
 }
@@ -102,8 +112,14 @@ pub struct Signals {
     pub ref_logprob: bool,
     /// Energies under the reference.
     pub ref_energy: bool,
+    /// Values before the update.
+    pub value: bool,
     /// Entropies in every micro-batch.
     pub new_entropy: bool,
+    /// How many of the likeliest tokens are listed at each place; 0 is none.
+    pub top_k: usize,
+    /// Whether there is a critic.
+    pub critic: bool,
 }
 
 impl Signals {
@@ -120,7 +136,10 @@ impl Signals {
             entropy: reads(ENTROPY.name()),
             ref_logprob: reads(REF_LOGPROB.name()),
             ref_energy: reads(REF_ENERGY.name()),
+            value: pipeline.needs_critic() && reads(VALUE.name()),
+            critic: pipeline.needs_critic(),
             new_entropy: pipeline.reads_fresh(NEW_ENTROPY.name()),
+            top_k: pipeline.schemes().map(|scheme| scheme.needs().top_k as usize).max().unwrap_or(0),
         }
     }
 
@@ -137,6 +156,8 @@ impl Signals {
             (self.entropy, ENTROPY.name()),
             (self.ref_logprob, REF_LOGPROB.name()),
             (self.ref_energy, REF_ENERGY.name()),
+            (self.value, VALUE.name()),
+            (self.top_k > 0, TOP_K_ID.name()),
         ]
         .into_iter()
         .filter_map(|(wanted, name)| wanted.then_some(name))
@@ -206,6 +227,9 @@ pub fn load(
         check_needs(loaded, "objective.plugin", scheme, supply, &announced)?;
     }
     check_together(loaded, &pipeline, supply)?;
+    if supply.plays() {
+        critic::check(loaded, &pipeline)?;
+    }
     Ok(pipeline)
 }
 
@@ -260,15 +284,20 @@ fn check_needs(
 ) -> Result<(), ConfigError> {
     let needs = scheme.needs();
     let name = scheme.name();
-    let outputs =
-        [LOSS.name(), D_LOGPROB.name(), D_ENTROPY.name(), D_VALUE.name(), DECISION.name(), SAMPLE_MORE.name()];
+    let outputs = [
+        LOSS.name(),
+        D_LOGPROB.name(),
+        D_ENTROPY.name(),
+        D_VALUE.name(),
+        D_TOP_K_LOGPROB.name(),
+        DECISION.name(),
+        SAMPLE_MORE.name(),
+    ];
     for read in &needs.reads {
         if outputs.contains(&read.name.as_str()) || !(supply.gives(&read.name) || announced.contains(&read.name)) {
             let message = format!("`{name}` reads `{}`, which nothing in this run supplies", read.name);
             let hint = if read.name == STATE.name() {
                 "the environment gives no states; choose one that does, or a scheme that needs none"
-            } else if read.name == VALUE.name() || read.name == NEW_VALUE.name() {
-                "this version has no critic"
             } else if read.name == ANSWER.name() {
                 "the environment knows no answers; choose one that does"
             } else if read.name == TEACHER_LOGPROB.name() {
@@ -291,18 +320,22 @@ fn check_needs(
 
 /// What the schemes are together: advantages in every iteration, value targets from at most one.
 fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Result<(), ConfigError> {
-    let iterations = loaded.config.iterations.max(1);
-    let mut starts: Vec<u64> = vec![0];
-    for stage in &pipeline.stages {
-        starts.extend(stage.from);
-        starts.extend(stage.until);
+    let mut lists = pipeline.schemes().filter(|scheme| scheme.needs().top_k > 0);
+    if let Some(first) = lists.next()
+        && let Some(other) = lists.find(|other| other.needs().top_k != first.needs().top_k)
+    {
+        let message = format!(
+            "`{}` lists the {} likeliest tokens and `{}` the {}; a run lists one number",
+            first.label(),
+            first.needs().top_k,
+            other.label(),
+            other.needs().top_k
+        );
+        return Err(loaded.error_at("credit", message, None));
     }
-    starts.retain(|start| *start < iterations);
-    starts.sort_unstable();
-    starts.dedup();
-    for iteration in starts {
+    for iteration in starts(loaded, pipeline) {
         let active = || pipeline.stages.iter().filter(|stage| !stage.shadow && stage.active(iteration));
-        let playing = supply.group_size.is_some();
+        let playing = supply.plays() && pipeline.needs_advantages();
         if playing && !active().any(|stage| stage.scheme.needs().hooks.contains(&Hook::Advantage)) {
             let message = format!("from iteration {iteration} on, no scheme that trains gives advantages");
             let hint = "add one that does, such as `[[credit]]` with an estimator, or change `from` and `until`";
@@ -316,4 +349,18 @@ fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Resu
         }
     }
     Ok(())
+}
+
+/// The iterations from which on another set of schemes is active.
+fn starts(loaded: &Loaded, pipeline: &Pipeline) -> Vec<u64> {
+    let iterations = loaded.config.iterations.max(1);
+    let mut starts: Vec<u64> = vec![0];
+    for stage in &pipeline.stages {
+        starts.extend(stage.from);
+        starts.extend(stage.until);
+    }
+    starts.retain(|start| *start < iterations);
+    starts.sort_unstable();
+    starts.dedup();
+    starts
 }

@@ -8,17 +8,18 @@ use std::{
 use accredit_core::rng::{Purpose, Stream};
 use accredit_environments::{Environment, EnvironmentError, Traits};
 use accredit_plugin_api::Hook;
-use accredit_torch::{AdamW, Device, Model, Optimizer};
+use accredit_torch::{Critic, Device, Model, Optimizer, Shape};
 use anyhow::{Context, Result};
 
 use super::{Run, summary, warm_start};
 use crate::{
     checkpoint::{self, Checkpoint},
-    config::{Config, ConfigError, Loaded, Parameters},
+    config::{Config, ConfigError, CriticTrunk, Loaded, Parameters},
     credit::{
         Pipeline, Supply,
         plan::{self, Gives, Signals},
     },
+    critic::Learner,
     plugin::{SearchPath, Services},
     rollout::{
         chat::ChatTemplate,
@@ -29,7 +30,7 @@ use crate::{
     },
     scoring::Teachers,
     telemetry::{Metrics, MetricsFile, RunFolder, environment, log},
-    update::planned_updates,
+    update::{adamw, planned_updates},
 };
 
 /// What the command line adds to a configuration.
@@ -187,11 +188,13 @@ impl Run {
         } else {
             None
         };
-        let optimizer = Optimizer::new(&policy, adamw(&config))?;
+        let optimizer = Optimizer::new(&policy, adamw(&config.optimizer))?;
+        let updates = Updates::of(&config, signals);
+        let critic = signals.critic.then(|| Learner::new(&policy, &config.critic, updates.critic)).transpose()?;
         let metrics = MetricsFile::open(&folder.metrics(), 0)?;
         let mut run = Self {
             collector: collector(&config, &setting)?,
-            updates: planned_updates(config.iterations, &config.update),
+            updates: updates.policy,
             config,
             folder,
             tokenizer,
@@ -200,6 +203,7 @@ impl Run {
             policy,
             reference,
             teachers: Teachers::default(),
+            critic,
             optimizer,
             pipeline,
             signals,
@@ -231,8 +235,13 @@ impl Run {
         } else {
             None
         };
-        let mut optimizer = Optimizer::new(&policy, adamw(&config))?;
+        let mut optimizer = Optimizer::new(&policy, adamw(&config.optimizer))?;
         checkpoint.restore(&mut optimizer, &mut pipeline)?;
+        let updates = Updates::of(&config, signals);
+        let critic = signals
+            .critic
+            .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
+            .transpose()?;
         let tasks = Tasks::new(setting.make()?, config.evaluation.seed, held_out_count(&config))?;
         let iteration = checkpoint.progress.iteration;
         if !sets.is_empty() {
@@ -243,7 +252,7 @@ impl Run {
         tracing::info!("going on at iteration {iteration} of {}", config.iterations);
         Ok(Self {
             collector: collector(&config, &setting)?,
-            updates: planned_updates(config.iterations, &config.update),
+            updates: updates.policy,
             metrics: MetricsFile::open(&folder.metrics(), iteration)?,
             config,
             folder,
@@ -253,6 +262,7 @@ impl Run {
             policy,
             reference,
             teachers: Teachers::load(&checkpoint.teachers(), device)?,
+            critic,
             optimizer,
             pipeline,
             signals,
@@ -266,15 +276,20 @@ fn held_out_count(config: &Config) -> usize {
     if config.evaluation.every == 0 { 0 } else { config.evaluation.tasks }
 }
 
-fn adamw(config: &Config) -> AdamW {
-    let optimizer = &config.optimizer;
-    AdamW {
-        lr: optimizer.lr,
-        beta1: optimizer.beta1,
-        beta2: optimizer.beta2,
-        eps: optimizer.eps,
-        weight_decay: optimizer.weight_decay,
-        max_grad_norm: optimizer.max_grad_norm,
+/// The optimiser steps that a run plans.
+struct Updates {
+    policy: u64,
+    critic: u64,
+}
+
+impl Updates {
+    /// The policy makes none in the critic's warm-up.
+    fn of(config: &Config, signals: Signals) -> Self {
+        let warmup = if signals.critic { config.critic.warmup } else { 0 };
+        Self {
+            policy: planned_updates(config.iterations.saturating_sub(warmup), &config.update),
+            critic: planned_updates(config.iterations, &config.update),
+        }
     }
 }
 
@@ -348,6 +363,9 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
         }
     }
     text.push_str(&format!("signals\n  {}\n", signals.names().join(", ")));
+    if signals.critic {
+        text.push_str(&format!("critic\n  {}\n", describe_critic(config)));
+    }
     let rollout = &config.rollout;
     let (episodes, updates) = (rollout.groups * rollout.group_size, planned_updates(1, &config.update));
     text.push_str(&format!(
@@ -358,6 +376,9 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
     if signals.reference() {
         text.push_str("  reference: 1\n");
     }
+    if signals.value && config.critic.trunk == CriticTrunk::Copy {
+        text.push_str("  critic: 1\n");
+    }
     let asking: Vec<&str> = pipeline
         .schemes()
         .filter(|scheme| scheme.needs().hooks.contains(&Hook::Queries))
@@ -367,53 +388,47 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
         text.push_str(&format!("  queries: what {} asks for, a row each\n", asking.join(" and ")));
     }
     text.push_str(&format!("  forward and backward: {}\n", config.update.epochs));
-    match weight_count(config)? {
-        Some(weights) => {
-            // Weights, gradient and two moments of the policy; weights of the reference; decode weights of the sampler.
-            let copies = 5 + u64::from(signals.reference());
-            text.push_str(&format!(
-                "memory\n  {weights} weights of 4 bytes, {copies} copies: {:.1} MiB, and what {} tokens need at once\n",
-                (weights * copies * 4) as f64 / f64::from(1 << 20),
-                config.update.micro_batch_tokens
-            ));
-        }
-        None => text.push_str("memory\n  not known before the model is read\n"),
+    let Some(shape) = shape(config)? else {
+        text.push_str("memory\n  not known before the model is read\n");
+        return Ok(text);
+    };
+    let mebibytes = |numbers: usize| (numbers * 4) as f64 / f64::from(1 << 20);
+    let weights = Model::weight_count_of(&shape);
+    // Weights, gradient and two moments of the policy; weights of the reference; decode weights of the sampler.
+    let copies = 5 + usize::from(signals.reference());
+    text.push_str(&format!(
+        "memory\n  {weights} weights of 4 bytes, {copies} copies: {:.1} MiB, and what {} tokens need at once\n",
+        mebibytes(weights * copies),
+        config.update.micro_batch_tokens
+    ));
+    if signals.critic {
+        // Weights, gradient and two moments.
+        let weights = Critic::weight_count_of(&shape, config.critic.trunk == CriticTrunk::Copy);
+        text.push_str(&format!(
+            "  critic: {weights} weights of 4 bytes, 4 copies: {:.1} MiB\n",
+            mebibytes(weights * 4)
+        ));
     }
     Ok(text)
 }
 
-/// Number of weights of the configuration's model, from its shape. The tokenizer of a new model may turn out smaller.
-fn weight_count(config: &Config) -> Result<Option<u64>> {
-    let shape = match (&config.model.path, &config.model.create) {
-        (Some(path), _) => {
-            let config = accredit_torch::ModelConfig::load(path)?;
-            let shape = config.shape();
-            (
-                shape.vocab_size,
-                shape.hidden_size,
-                shape.intermediate_size,
-                shape.layers,
-                shape.heads,
-                shape.kv_heads,
-                shape.head_dim(),
-                shape.tied,
-            )
-        }
-        (None, Some(create)) => (
-            create.vocab_size,
-            create.hidden_size,
-            create.intermediate_size,
-            create.layers,
-            create.heads,
-            create.kv_heads,
-            create.hidden_size / create.heads,
-            create.tied,
-        ),
-        (None, None) => return Ok(None),
+/// What the critic is, and when it is trained.
+fn describe_critic(config: &Config) -> String {
+    let trunk = match config.critic.trunk {
+        CriticTrunk::Copy => "a copy of the policy's trunk",
+        CriticTrunk::Shared => "the policy's own trunk",
     };
-    let (vocabulary, hidden, intermediate, layers, heads, kv_heads, head, tied) = shape;
-    let attention = hidden * (heads + 2 * kv_heads) * head + (heads + 2 * kv_heads) * head + heads * head * hidden;
-    let layer = attention + 3 * hidden * intermediate + 2 * hidden;
-    let embeddings = vocabulary * hidden * if tied { 1 } else { 2 };
-    Ok(Some((embeddings + layers * layer + hidden) as u64))
+    match config.critic.warmup {
+        0 => format!("a value head on {trunk}"),
+        warmup => format!("a value head on {trunk}, trained alone in the first {warmup} iterations"),
+    }
+}
+
+/// The shape of the configuration's model. The tokenizer of a new model may turn out smaller.
+fn shape(config: &Config) -> Result<Option<Shape>> {
+    Ok(match (&config.model.path, &config.model.create) {
+        (Some(path), _) => Some(accredit_torch::ModelConfig::load(path)?.shape().clone()),
+        (None, Some(create)) => Some(warm_start::shape(create, create.vocab_size)),
+        (None, None) => None,
+    })
 }

@@ -7,8 +7,12 @@
 use std::collections::BTreeSet;
 
 use accredit_core::{batch::Batch, episode::Trajectory};
-use accredit_plugin_api::{Query, QueryPolicy, columns::STEP_TOKENS};
-use accredit_torch::{Model, Row, Wanted};
+use accredit_plugin_api::{
+    Query, QueryPolicy,
+    columns::{STEP_TOKENS, TEACHER_LOGPROB, TEACHER_TOP_K_LOGPROB, TOP_K_ID},
+    host::Data,
+};
+use accredit_torch::{Listed, Model, Row, Wanted};
 use thiserror::Error;
 
 use super::Teachers;
@@ -92,14 +96,19 @@ pub fn answer(
             asked.push(row);
         }
     }
-    let mut columns: Vec<(&str, Vec<f32>)> =
-        announced.iter().map(|name| (name.as_str(), vec![f32::NAN; batch.tokens()])).collect();
+    let mut columns: Vec<(&str, Vec<f32>)> = announced
+        .iter()
+        .filter(|name| *name != TEACHER_TOP_K_LOGPROB.name())
+        .map(|name| (name.as_str(), vec![f32::NAN; batch.tokens()]))
+        .collect();
     let mut policies: Vec<QueryPolicy> = Vec::new();
     for row in &asked {
         if !policies.contains(&row.query.policy) {
             policies.push(row.query.policy);
         }
     }
+    let lists = announced.contains(TEACHER_TOP_K_LOGPROB.name()) && batch.top_k() > 0;
+    let mut listed = vec![f32::NAN; if lists { batch.top_k() * batch.tokens() } else { 0 }];
     let offsets = batch.offsets(STEP_TOKENS);
     for policy in policies {
         let rows: Vec<&Asked<'_>> = asked.iter().filter(|row| row.query.policy == policy).collect();
@@ -107,6 +116,10 @@ pub fn answer(
         let wanted = Wanted { logprob: true, ..Wanted::default() };
         let model = scorers.teachers.scorer(policy, scorers.policy);
         let scores = model.score(&inputs, wanted, scorers.temperature, scorers.tokens_per_pass)?;
+        if lists {
+            let taught: Vec<&Asked<'_>> = rows.iter().copied().filter(|row| row.lists()).collect();
+            score_lists(batch, &taught, model, scorers, &mut listed)?;
+        }
         let mut rest = scores.logprob.as_slice();
         for row in rows {
             let (numbers, after) = rest.split_at(row.targets.len());
@@ -132,7 +145,44 @@ pub fn answer(
     for (name, column) in columns {
         batch.put_tokens(name, column);
     }
+    if lists {
+        batch.put_top_k(TEACHER_TOP_K_LOGPROB, listed);
+    }
     Ok(answered)
+}
+
+impl Asked<'_> {
+    /// Whether the teacher's numbers for the likeliest tokens at each place are wanted too.
+    fn lists(&self) -> bool {
+        self.query.target.is_none() && self.query.column == TEACHER_LOGPROB.name()
+    }
+}
+
+/// Scores the likeliest tokens at each place of these rows' responses, and puts the numbers in their places.
+fn score_lists(
+    batch: &Batch,
+    rows: &[&Asked<'_>],
+    model: &Model,
+    scorers: Scorers<'_>,
+    listed: &mut [f32],
+) -> Result<(), QueryError> {
+    let Some(Data::U32(all)) = batch.table.get(TOP_K_ID.name()) else { return Ok(()) };
+    let (k, offsets) = (batch.top_k(), batch.offsets(STEP_TOKENS));
+    let places = |row: &Asked<'_>| {
+        let step = row.query.step;
+        k * offsets[step] as usize..k * offsets[step + 1] as usize
+    };
+    let inputs: Vec<Row<'_>> = rows.iter().map(|row| Row { tokens: &row.tokens, targets: &row.targets }).collect();
+    let ids: Vec<u32> = rows.iter().flat_map(|row| &all[places(row)]).copied().collect();
+    let scores = model.score_listed(&inputs, Listed { k, ids: &ids }, scorers.temperature, scorers.tokens_per_pass)?;
+    let mut rest = scores.as_slice();
+    for row in rows {
+        let place = &mut listed[places(row)];
+        let (numbers, after) = rest.split_at(place.len());
+        place.copy_from_slice(numbers);
+        rest = after;
+    }
+    Ok(())
 }
 
 /// The row of one query.

@@ -1,5 +1,7 @@
 //! The numbers of a field against those that were expected.
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
@@ -43,6 +45,18 @@ pub fn places(value: &Value, names: &[&str]) -> Result<Vec<f64>> {
     value.as_array().with_context(|| format!("{value} is no list"))?.iter().map(place).collect()
 }
 
+/// Both without the rows that are not compared; each then has one number for each row.
+pub fn without(found: &[f64], expected: &[f64], rows: &BTreeSet<usize>) -> Result<(Vec<f64>, Vec<f64>)> {
+    ensure!(found.len() == expected.len(), "{} numbers, and {} were expected", found.len(), expected.len());
+    if let Some(row) = rows.last() {
+        ensure!(*row < expected.len(), "row {row} is not compared, and there are {} numbers", expected.len());
+    }
+    let keep = |numbers: &[f64]| -> Vec<f64> {
+        numbers.iter().enumerate().filter(|(row, _)| !rows.contains(row)).map(|(_, number)| *number).collect()
+    };
+    Ok((keep(found), keep(expected)))
+}
+
 /// The largest difference, divided by the largest expected size where that is above 1.
 pub fn difference(found: &[f64], expected: &[f64]) -> Result<f64> {
     ensure!(found.len() == expected.len(), "{} numbers, and {} were expected", found.len(), expected.len());
@@ -72,6 +86,14 @@ mod tests {
         check(&[], &[], 0.0);
         assert!(difference(&[1.0], &[1.0, 2.0]).is_err());
         assert!(difference(&[f64::NAN], &[1.0]).is_err());
+    }
+
+    #[test]
+    fn rows_that_rounding_decides_are_left_out() {
+        let skip = |rows: &[usize]| without(&[1.0, 2.0, 3.0], &[1.0, 9.0, 3.5], &rows.iter().copied().collect());
+        assert_eq!(skip(&[1]).unwrap(), (vec![1.0, 3.0], vec![1.0, 3.5]));
+        assert_eq!(skip(&[]).unwrap().1, [1.0, 9.0, 3.5]);
+        assert!(skip(&[3]).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use accredit::{
     plugin::{SearchPath, Services},
 };
 use accredit_core::episode::Trajectory;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
     plan::{Run, Source, Unit},
@@ -124,6 +124,11 @@ fn numbers(source: &Source, unit: Unit, scored: &[Option<Scored>], episodes: &[T
         Source::RowAdvantages => {
             let advantages = column(|step| &step.advantage);
             first_tokens(episodes).into_iter().map(|first| first.map_or(0.0, |first| advantages[first])).collect()
+        }
+        Source::ValueTargets => {
+            let absent = whole.steps.iter().all(|step| step.value_target.is_empty());
+            ensure!(!absent, "no scheme gave value targets");
+            column(|step| &step.value_target)
         }
         Source::Weights => column(|step| &step.weight),
         Source::WeightSum => vec![column(|step| &step.weight).iter().sum()],

@@ -30,7 +30,7 @@ use clap::Parser;
 use crate::{
     evaluate::Evaluator,
     exceptions::Exceptions,
-    files::{Folder, GoldenFile, Input, Variant},
+    files::{Folder, GoldenFile, Input, ROWS_TO_SKIP, Variant},
     plan::{Given, Plan, Source},
     rollouts::Gae,
     settings::Inexpressible,
@@ -132,6 +132,7 @@ fn compare_variant(
     if inputs.input.is_none() {
         inputs.input = Some(inputs.folder.input(&inputs.file.input)?);
     }
+    let skipped = variant.rows_to_skip()?;
     let mut differences = BTreeMap::new();
     for run in &plan.runs {
         if matches!(run.given, Given::Gae | Given::Returns) && inputs.gae.is_none() {
@@ -152,7 +153,9 @@ fn compare_variant(
                 }
                 _ => compare::flatten(value),
             };
-            let difference = expected.and_then(|expected| compare::difference(&found, &expected));
+            let difference = expected
+                .and_then(|expected| compare::without(&found, &expected, &skipped))
+                .and_then(|(found, expected)| compare::difference(&found, &expected));
             differences.insert(field.clone(), difference);
         }
     }
@@ -175,7 +178,7 @@ fn report(
             return print(name, &format!("FAIL {error:#}"));
         }
     };
-    for field in variant.expected.keys() {
+    for field in variant.expected.keys().filter(|field| *field != ROWS_TO_SKIP) {
         let listed = exceptions.field(&file.algorithm, &variant.name, field);
         let name = format!("{name} {field}");
         let line = match (results.remove(field), listed) {

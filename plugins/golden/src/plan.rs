@@ -23,6 +23,8 @@ pub struct Run {
     pub objective: Option<Value>,
     /// Advantages that stand in the rollouts.
     pub given: Given,
+    /// All rewards are 0.
+    pub no_rewards: bool,
     /// Rows without a response token.
     pub masked_rows: BTreeSet<usize>,
     /// Rows of which no teacher was asked.
@@ -80,6 +82,8 @@ pub enum Source {
     Advantages,
     /// The advantage of each row's first response token.
     RowAdvantages,
+    /// Value targets of the tokens, row by row.
+    ValueTargets,
     /// Weights of the tokens, row by row.
     Weights,
     /// Their sum.
@@ -101,6 +105,7 @@ impl Run {
             credit,
             objective: None,
             given: Given::Nothing,
+            no_rewards: false,
             masked_rows: BTreeSet::new(),
             unasked_rows: BTreeSet::new(),
             iteration: 0,

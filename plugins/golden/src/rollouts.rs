@@ -75,7 +75,7 @@ pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> 
                 steps.push(Step {
                     state: Some(step.state_key.clone()),
                     next_state: step.next_state_key.clone(),
-                    reward: Some(step.reward as f32),
+                    reward: Some(if run.no_rewards { 0.0 } else { step.reward as f32 }),
                     terminal: step.done,
                     valid_action: true,
                     tokens,
@@ -88,7 +88,7 @@ pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> 
                 group: group.group_id.clone(),
                 trajectory: source.traj_id.clone(),
                 status: if source.truncated { Status::TruncatedSteps } else { Status::Completed },
-                outcome: Some(source.outcome_reward as f32),
+                outcome: Some(if run.no_rewards { 0.0 } else { source.outcome_reward as f32 }),
                 steps,
                 ..Trajectory::default()
             });
@@ -239,6 +239,13 @@ mod tests {
         assert_eq!(first_tokens(&of(Layout::Step)), [Some(0), Some(2)]);
         assert_eq!(first_tokens(&of(Layout::Trajectory)), [Some(1)]);
         assert!(episodes(&input(), Layout::Step, &run, None).is_err());
+    }
+
+    #[test]
+    fn rewards_can_be_left_out() {
+        let run = Run { no_rewards: true, ..run() };
+        let episodes = episodes(&input(), Layout::Trajectory, &run, None).unwrap();
+        assert_eq!((episodes[0].outcome, episodes[0].steps[0].reward), (Some(0.0), Some(0.0)));
     }
 
     #[test]

@@ -38,8 +38,10 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
         ("serl", Some("compute_serl_action_mask_reweighted_advantages + compute_policy_loss")) => {
             hindsight::serl(&mut settings)
         }
-        ("rlsd", Some("compute_serl_action_mask_reweighted_advantages")) => hindsight::rlsd(&mut settings),
-        ("rlsd", Some("RLSDTrainer._generate_and_score_completions")) => hindsight::rlsd(&mut settings),
+        (
+            "rlsd",
+            Some("compute_serl_action_mask_reweighted_advantages" | "RLSDTrainer._generate_and_score_completions"),
+        ) => hindsight::rlsd(&mut settings),
         ("dapo", None) if name == "dynamic_sampling_kept_groups" => selection::dynamic_sampling(&mut settings),
         ("gigpo", Some("episode_norm_reward")) => anchors::gigpo_episodes(&mut settings),
         ("gigpo", Some("compute_gigpo_outcome_advantage" | "compute_gigpo_outcome_advantage(enable_similarity)")) => {

@@ -6,6 +6,7 @@ use accredit_plugin_api::{
 };
 use accredit_steps::testing::{
     Episode, advantages, assert_near, batch, by_step, groups, mean_and_deviation, order_changes_no_bit, returns, toy,
+    unique,
 };
 use proptest::prelude::*;
 
@@ -266,12 +267,7 @@ proptest! {
 
     #[test]
     fn states_that_never_come_again_give_exactly_zero(groups in groups(), lambda in 0.0..=1.0) {
-        let mut next = 0;
-        let mut unique = groups;
-        for turn in unique.iter_mut().flatten().flat_map(|episode| &mut episode.turns) {
-            turn.state = next;
-            next += 1;
-        }
+        let unique = unique(groups);
         let found = raw(&format!(r#", "lambda": {lambda}"#), &unique);
         prop_assert!(found.iter().all(|advantage| *advantage == 0.0), "{found:?}");
     }

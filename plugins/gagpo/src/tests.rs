@@ -140,7 +140,8 @@ fn metrics_describe_the_batch() {
     }
     // The quartiles of eleven numbers lie between places 2 and 3, and 7 and 8.
     let iqr = metrics["advantage_iqr"][0].0;
-    assert!((iqr - ((0.145_728 + 0.443_019) / 2.0 - (-0.796_233 - 0.025_439) / 2.0)).abs() < 1e-5, "{iqr}");
+    let expected = f64::midpoint(0.145_728, 0.443_019) + f64::midpoint(0.796_233, 0.025_439);
+    assert!((iqr - expected).abs() < 1e-5, "{iqr}");
     raw("", &[toy()]);
     assert!(!take_metrics().contains_key("groups_without_spread"));
 }

@@ -1,6 +1,6 @@
 //! Golden rollouts as episodes of the host.
 
-use accredit_core::episode::{Layout, Status, Step, TokenKind, Tokens, Trajectory};
+use accredit_core::episode::{Layout, Status, Step, TokenKind, Tokens, TopK, Trajectory};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
@@ -59,12 +59,17 @@ pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> 
                 if layout == Layout::Step {
                     drop_observations(&mut tokens);
                 }
-                let masked = match layout {
-                    Layout::Trajectory => run.masked_rows.contains(&index),
-                    Layout::Step => run.masked_rows.contains(&(rows + steps.len())),
+                let row = match layout {
+                    Layout::Trajectory => index,
+                    Layout::Step => rows + steps.len(),
                 };
-                if masked {
+                if run.masked_rows.contains(&row) {
                     tokens.kind.fill(TokenKind::Observation);
+                }
+                if run.teacher_rows.as_ref().is_some_and(|with_teacher| !with_teacher.contains(&row))
+                    && let Some(teacher) = tokens.columns.get_mut("teacher_logprob")
+                {
+                    teacher.fill(f32::NAN);
                 }
                 steps.push(Step {
                     state: Some(step.state_key.clone()),
@@ -152,8 +157,14 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
                 for step in &episode.steps {
                     for (token, kind) in step.tokens.kind.iter().enumerate() {
                         let one = |(name, column): (&String, &Vec<f32>)| (name.clone(), vec![column[token]]);
+                        let top_k = &step.tokens.top_k;
                         let tokens = Tokens {
                             kind: vec![*kind],
+                            top_k: TopK {
+                                id: alone_in(&top_k.id, token),
+                                new_logprob: alone_in(&top_k.new_logprob, token),
+                                teacher_logprob: alone_in(&top_k.teacher_logprob, token),
+                            },
                             columns: step.tokens.columns.iter().map(one).collect(),
                             ..Tokens::default()
                         };
@@ -166,6 +177,11 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
             batches
         }
     }
+}
+
+/// The list of one token in a list of its own; an absent column stays absent.
+fn alone_in<T: Clone>(lists: &[T], token: usize) -> Vec<T> {
+    lists.get(token).cloned().into_iter().collect()
 }
 
 /// The place of each row's first response token in a list of all tokens; none for a row without one.

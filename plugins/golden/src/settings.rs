@@ -89,6 +89,20 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// Rows that a list of zeros and ones lets through, if it is there and not null.
+    pub fn optional_mask(&mut self, key: &str) -> Result<Option<BTreeSet<usize>>> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let mask = value.as_array().and_then(|list| list.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>());
+        match mask {
+            Some(mask) if mask.iter().all(|value| *value == 0.0 || *value == 1.0) => {
+                Ok(Some(mask.iter().enumerate().filter(|(_, value)| **value == 1.0).map(|(row, _)| row).collect()))
+            }
+            _ => inexpressible(format!("the setting `{key}` is {value}, and no mask of rows")),
+        }
+    }
+
     /// A setting that must have one value, which the plugins have built in.
     pub fn must_be(&mut self, key: &str, expected: &Value) -> Result<()> {
         match self.value(key) {

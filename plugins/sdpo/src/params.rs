@@ -90,9 +90,7 @@ impl Settings {
     /// Refuses what does not fit together.
     pub fn of(params: &Params) -> Result<Self> {
         let top_k = match (params.form, params.alpha) {
-            (Form::TopK, alpha) => {
-                Some((Divergence { alpha: alpha.unwrap_or(0.5), tail: params.tail }, params.top_k))
-            }
+            (Form::TopK, alpha) => Some((Divergence { alpha: alpha.unwrap_or(0.5), tail: params.tail }, params.top_k)),
             (Form::Sampled, None | Some(1.0)) => None,
             (Form::Sampled, Some(alpha)) => {
                 let message = format!("`alpha` is {alpha}; `form = \"sampled\"` is the divergence with 1 and no other");

@@ -40,9 +40,8 @@ impl Mode {
                 *share_of_token = if teacher.is_nan() { 0.0 } else { share };
             }
         };
-        let count = |tokens: std::ops::Range<usize>| {
-            teacher[tokens].iter().filter(|teacher| !teacher.is_nan()).count() as f64
-        };
+        let count =
+            |tokens: std::ops::Range<usize>| teacher[tokens].iter().filter(|teacher| !teacher.is_nan()).count() as f64;
         // At least 1: a minibatch without a teacher has a loss of 0.
         let all = 0..teacher.len();
         let inverse = |denominator: f64| 1.0 / denominator.max(1.0);

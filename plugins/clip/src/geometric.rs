@@ -6,8 +6,8 @@ use std::ops::Range;
 use accredit_plugin_api::math::{self, Kernel};
 
 use crate::{
-    aggregate::Run,
-    policy::{BLOCK, Columns, Flags, Sums},
+    aggregate::{self, BLOCK, Run},
+    policy::{Columns, Flags, Sums},
     ratio::LogRatioClamp,
     surrogate::cut,
 };
@@ -60,8 +60,7 @@ impl Kernel for GeometricTerm<'_> {
         for unit in units {
             let before = sums.count;
             let (mut total, mut terms) = (0.0, 0.0);
-            for start in unit.clone().step_by(BLOCK) {
-                let tokens = start..unit.end.min(start + BLOCK);
+            for tokens in aggregate::cut(unit) {
                 let slopes = &mut slopes[tokens.clone()];
                 let count = slopes.len();
                 let (new, old) = (&new[tokens.clone()][..count], &old[tokens.clone()][..count]);

@@ -206,8 +206,6 @@ mod ratio;
 mod surrogate;
 mod value;
 
-use std::ops::Range;
-
 use accredit_plugin_api::{math, prelude::*};
 
 use crate::{
@@ -216,7 +214,7 @@ use crate::{
     kl::{Divergence, Kl},
     params::{Chosen, GspoParams, Params, Settings},
     policy::{Columns, Policy, Sums},
-    ratio::{Ratio, each_unit, mean_log_ratios},
+    ratio::Piece,
     surrogate::{Plain, Surrogate},
     value::Values,
 };
@@ -269,9 +267,8 @@ impl Scheme for GspoObjective {
 struct Objective {
     settings: Settings,
     runs: Vec<Run>,
-    log_ratio: Vec<f64>,
-    correction: Vec<f64>,
-    units: Vec<Range<usize>>,
+    ratios: ratio::Buffers,
+    correction: mismatch::Buffers,
     factor: Vec<f64>,
 }
 
@@ -280,9 +277,8 @@ impl Objective {
         Ok(Self {
             settings: Settings::of(params)?,
             runs: Vec::new(),
-            log_ratio: Vec::new(),
-            correction: Vec::new(),
-            units: Vec::new(),
+            ratios: ratio::Buffers::default(),
+            correction: mismatch::Buffers::default(),
             factor: Vec::new(),
         })
     }
@@ -339,31 +335,22 @@ impl Objective {
 
     /// The surrogate's term; writes its derivatives.
     fn policy(&mut self, batch: &Batch<'_>, slopes: &mut [f32], host: &Host) -> Result<Sums> {
-        let Self { settings, runs, log_ratio, correction, units, factor } = self;
+        let Self { settings, runs, ratios, correction, factor } = self;
         let (new, old) = (batch.get(NEW_LOGPROB)?, batch.get(OLD_LOGPROB)?);
         let (advantage, weight) = (batch.get(ADVANTAGE)?, batch.get(WEIGHT)?);
         settings.mode.runs(batch, Count::Weight(weight), runs)?;
         let correction = match settings.mismatch {
-            Some(mismatch) => {
-                mismatch.factors(batch, old, host, correction)?;
-                Some(correction.as_slice())
-            }
+            Some(mismatch) => Some(mismatch.factors(batch, old, host, correction)?),
             None => None,
         };
         let columns = Columns { new, old, advantage, weight, correction };
         if let Chosen::GeometricMean(form) = settings.surrogate {
-            units.clear();
-            each_unit(batch, settings.ratio, |tokens| units.push(tokens));
-            let clamp = settings.clamp;
+            ratio::units(batch, settings.ratio, &mut ratios.units);
+            let (clamp, units) = (settings.clamp, &ratios.units);
             return Ok(math::run(GeometricTerm { form, clamp, columns, runs, units, factor, slopes }));
         }
-        let log_ratio = if settings.ratio == Ratio::Token {
-            None
-        } else {
-            mean_log_ratios(batch, settings.ratio, new, old, log_ratio);
-            Some(log_ratio.as_slice())
-        };
-        let term = Term { clamp: settings.clamp, columns, log_ratio, runs, slopes };
+        ratio::pieces(batch, settings.ratio, new, old, runs, ratios);
+        let term = Term { clamp: settings.clamp, columns, pieces: &ratios.pieces, slopes };
         Ok(match settings.surrogate {
             Chosen::Clip(clip) => term.of(clip),
             Chosen::Cispo(cispo) => term.of(cispo),
@@ -416,15 +403,14 @@ impl Objective {
 struct Term<'a> {
     clamp: ratio::LogRatioClamp,
     columns: Columns<'a>,
-    log_ratio: Option<&'a [f64]>,
-    runs: &'a [Run],
+    pieces: &'a [Piece],
     slopes: &'a mut [f32],
 }
 
 impl Term<'_> {
     fn of<S: Surrogate>(self, surrogate: S) -> Sums {
-        let Self { clamp, columns, log_ratio, runs, slopes } = self;
-        math::run(Policy { surrogate, clamp, columns, log_ratio, runs, slopes })
+        let Self { clamp, columns, pieces, slopes } = self;
+        math::run(Policy { surrogate, clamp, columns, pieces, slopes })
     }
 }
 

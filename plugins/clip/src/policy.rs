@@ -6,13 +6,10 @@ use accredit_plugin_api::{
 };
 
 use crate::{
-    aggregate::{Run, blocks},
-    ratio::LogRatioClamp,
+    aggregate::{self, BLOCK},
+    ratio::{LogRatioClamp, Piece},
     surrogate::{Surrogate, Token},
 };
-
-/// Tokens that are worked on together: their numbers stay in the nearest cache from one loop to the next.
-pub const BLOCK: usize = 128;
 
 /// What the policy's term is computed from; every slice has one element for each token of the micro-batch.
 #[derive(Clone, Copy)]
@@ -92,10 +89,8 @@ pub struct Policy<'a, S> {
     pub clamp: LogRatioClamp,
     /// The tokens.
     pub columns: Columns<'a>,
-    /// The log-ratio of each token's step or row; none where every token has its own.
-    pub log_ratio: Option<&'a [f64]>,
-    /// The shares.
-    pub runs: &'a [Run],
+    /// The tokens' shares, and the log-ratios of their steps or rows.
+    pub pieces: &'a [Piece],
     /// Where the derivatives go.
     pub slopes: &'a mut [f32],
 }
@@ -107,7 +102,10 @@ impl<S: Surrogate> Kernel for Policy<'_, S> {
     fn run(self) -> Sums {
         let mut scratch = Scratch::default();
         let mut sums = Sums::default();
-        for (tokens, share) in blocks(self.runs, BLOCK) {
+        let blocks =
+            self.pieces.iter().flat_map(|piece| aggregate::cut(&piece.tokens).map(move |tokens| (tokens, piece)));
+        for (tokens, piece) in blocks {
+            let share = piece.share;
             let columns = self.columns;
             let (new, old) = (&columns.new[tokens.clone()], &columns.old[tokens.clone()]);
             let (advantage, weight) = (&columns.advantage[tokens.clone()], &columns.weight[tokens.clone()]);
@@ -124,13 +122,17 @@ impl<S: Surrogate> Kernel for Policy<'_, S> {
                 moved[i] = if weight[i] == 0.0 { 0.0 } else { difference };
                 log_ratio[i] = difference;
             }
-            if let Some(shared) = self.log_ratio {
-                log_ratio.copy_from_slice(&shared[tokens.clone()]);
-            }
-            if S::RATIO {
-                for i in 0..count {
-                    ratio[i] = math::exp(self.clamp.cut(log_ratio[i]));
+            match piece.log_ratio {
+                Some(shared) => {
+                    log_ratio.fill(shared);
+                    ratio.fill(math::exp(self.clamp.cut(shared)));
                 }
+                None if S::RATIO => {
+                    for i in 0..count {
+                        ratio[i] = math::exp(self.clamp.cut(log_ratio[i]));
+                    }
+                }
+                None => {}
             }
             if let Some(given) = columns.correction {
                 correction.copy_from_slice(&given[tokens.clone()]);

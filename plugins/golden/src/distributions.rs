@@ -1,7 +1,7 @@
 //! Distributions over a small vocabulary as episodes of the host: one row is one step, and a place is a token with the
 //! log-probabilities of the likeliest tokens there.
 
-use accredit_core::episode::{Layout, Step, TokenKind, Tokens, TopK, Trajectory};
+use accredit_core::episode::{Layout, Step, TokenKind, Tokens, Trajectory};
 use anyhow::{Result, ensure};
 
 use crate::{

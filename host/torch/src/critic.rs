@@ -125,7 +125,7 @@ impl Critic {
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(policy.head(), f64::from(temperature));
         let [logprob, entropy, energy, values] = in_passes(rows, tokens_per_pass, self.device, |batch| {
-            let hidden = policy.hidden_of_targets(batch)?;
+            let hidden = policy.trunk().hidden_of_targets(batch)?;
             let [logprob, entropy, energy] = head.columns(&hidden, &batch.targets, wanted)?.into_columns();
             Ok([logprob, entropy, energy, self.values(&hidden)?])
         })?;
@@ -288,7 +288,7 @@ mod tests {
     /// Gradients of the critic and of the policy, after micro-batches of `size` rows.
     fn gradients(policy: &Model, critic: &Critic, data: &Data, size: usize) -> [Tensor; 2] {
         let all = [flat_gradient(&critic.weights), flat_gradient(policy.weights())];
-        all.map(|flat| flat.shallow_clone().zero_());
+        let _ = all.map(|flat| flat.shallow_clone().zero_());
         let rows = data.rows();
         for start in (0..rows.len()).step_by(size) {
             let range = start..rows.len().min(start + size);

@@ -15,7 +15,10 @@ use accredit_core::{
     episode::Trajectory,
     rng::{Purpose, Stream},
 };
-use accredit_plugin_api::Hook;
+use accredit_plugin_api::{
+    Hook,
+    columns::{ROUND, ROUND_GROUPS, ROUNDS},
+};
 use accredit_torch::{Model, Optimizer};
 use anyhow::{Context, Result};
 
@@ -31,7 +34,7 @@ use crate::{
         tasks::Tasks,
         tokenizer::Tokenizer,
     },
-    scoring::{self, Models, Rows},
+    scoring::{self, Answered, Models, Rows, Scorers, Teachers},
     telemetry::{Metrics, MetricsFile, Progress, RunFolder, names},
     update::{self, Pace, Updated},
 };
@@ -46,6 +49,7 @@ pub struct Run {
     tasks: Tasks,
     policy: Model,
     reference: Option<Model>,
+    teachers: Teachers,
     critic: Option<Learner>,
     optimizer: Optimizer,
     pipeline: Pipeline,
@@ -74,12 +78,15 @@ impl Run {
             let (mut batch, rows) = self.score(&rollout.played.episodes, &rollout.roles)?;
             batch.write_back(&mut rollout.played.episodes, &self.signals.names());
             clock.lap(&mut metrics, "score");
+            let answered = self.ask(&mut batch, &rollout.played.episodes)?;
+            clock.lap(&mut metrics, "query");
             let credit = self.credit(&mut batch)?;
             clock.lap(&mut metrics, "adv");
             let updated = self.update(&mut batch, &rows, &credit)?;
             clock.lap(&mut metrics, "update_actor");
 
             summary::rollout(&mut metrics, &rollout.played);
+            summary::queries(&mut metrics, answered);
             summary::credit(&mut metrics, &batch, &credit);
             summary::values(&mut metrics, &batch, &credit);
             summary::schemes(&mut metrics, &mut self.pipeline);
@@ -140,6 +147,9 @@ impl Run {
             }
             let mut batch = Batch::build(&rollout.played.episodes, &[], &texts)?;
             self.counters().put_into(&mut batch);
+            batch.put_scalar(ROUND, round);
+            batch.put_scalar(ROUNDS, self.config.rollout.refill_rounds as u64 + 1);
+            batch.put_scalar(ROUND_GROUPS, self.config.rollout.groups as u64);
             let selected = self.pipeline.select(&batch, rollout.played.episodes.len(), self.iteration)?;
             rollout.roles = selected.roles;
             if !selected.sample_more {
@@ -183,6 +193,23 @@ impl Run {
         Ok((batch, rows))
     }
 
+    /// Asks the schemes which texts to score, and scores them.
+    fn ask(&mut self, batch: &mut Batch, episodes: &[Trajectory]) -> Result<Answered> {
+        let announced = self.pipeline.announced();
+        if announced.is_empty() {
+            return Ok(Answered::default());
+        }
+        let queries = self.pipeline.queries(batch, self.iteration)?;
+        self.teachers.make(&queries, &self.policy)?;
+        let scorers = Scorers {
+            policy: &self.policy,
+            teachers: &self.teachers,
+            temperature: self.temperature(),
+            tokens_per_pass: self.config.update.micro_batch_tokens,
+        };
+        Ok(scoring::answer(batch, episodes, &queries, &announced, scorers, &self.tokenizer, &self.prompter)?)
+    }
+
     /// Asks the schemes for the credit of every token.
     fn credit(&mut self, batch: &mut Batch) -> Result<Credit> {
         Ok(self.pipeline.credit(batch, self.iteration)?)
@@ -197,6 +224,7 @@ impl Run {
         let updated = update::update(
             &self.policy,
             &mut self.optimizer,
+            &mut self.teachers,
             self.critic.as_mut(),
             &mut self.pipeline,
             batch,
@@ -267,6 +295,7 @@ impl Run {
             &self.folder.checkpoints(),
             self.config.checkpoint.keep,
             &self.policy,
+            &self.teachers,
             &self.folder.tokenizer(),
             &self.optimizer,
             self.critic.as_ref(),

@@ -57,6 +57,16 @@ pub enum CreditError {
         /// What it must be.
         expected: &'static str,
     },
+    /// A scheme asked for something that cannot be scored.
+    #[error("scheme `{label}` ({plugin}), hook `{}`: {message}", Hook::Queries.name())]
+    Query {
+        /// What the run calls the scheme.
+        label: String,
+        /// Its plugin.
+        plugin: String,
+        /// What is wrong with the request.
+        message: String,
+    },
     /// What a scheme asked for cannot be read.
     #[error("scheme `{label}`, hook `{}`: {}", hook.name(), error.message)]
     Reply {

@@ -7,6 +7,7 @@ use std::{
 
 use accredit_core::rng::{Purpose, Stream};
 use accredit_environments::{Environment, EnvironmentError, Traits};
+use accredit_plugin_api::Hook;
 use accredit_torch::{Critic, Device, Model, Optimizer, Shape};
 use anyhow::{Context, Result};
 
@@ -16,7 +17,7 @@ use crate::{
     config::{Config, ConfigError, CriticTrunk, Loaded, Parameters},
     credit::{
         Pipeline, Supply,
-        plan::{self, Signals},
+        plan::{self, Gives, Signals},
     },
     critic::Learner,
     plugin::{SearchPath, Services},
@@ -27,6 +28,7 @@ use crate::{
         tasks::Tasks,
         tokenizer::Tokenizer,
     },
+    scoring::Teachers,
     telemetry::{Metrics, MetricsFile, RunFolder, environment, log},
     update::{adamw, planned_updates},
 };
@@ -74,7 +76,8 @@ impl Setting {
 fn load_pipeline(loaded: &Loaded, setting: &Setting, options: &Options) -> Result<Pipeline> {
     let config = &loaded.config;
     let search = SearchPath::new(options.plugin_path.iter().chain(&config.plugins.path).cloned());
-    let supply = Supply::playing(setting.traits.states, config.rollout.group_size);
+    let gives = Gives { states: setting.traits.states, answers: setting.traits.answers };
+    let supply = Supply::playing(gives, config.rollout.group_size);
     let services = Services { threads: config.run.threads as u32 };
     Ok(plan::load(loaded, &search, &supply, services)?)
 }
@@ -199,6 +202,7 @@ impl Run {
             tasks,
             policy,
             reference,
+            teachers: Teachers::default(),
             critic,
             optimizer,
             pipeline,
@@ -257,6 +261,7 @@ impl Run {
             tasks,
             policy,
             reference,
+            teachers: Teachers::load(&checkpoint.teachers(), device)?,
             critic,
             optimizer,
             pipeline,
@@ -347,7 +352,7 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
     let pipeline = load_pipeline(loaded, &setting, options)?;
     let signals = Signals::of(&pipeline);
     let mut text = String::from("hooks, in the order of an iteration\n");
-    for hook in accredit_plugin_api::Hook::ALL {
+    for hook in Hook::ALL {
         let names: Vec<&str> = pipeline
             .schemes()
             .filter(|scheme| scheme.needs().hooks.contains(&hook))
@@ -373,6 +378,14 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
     }
     if signals.value && config.critic.trunk == CriticTrunk::Copy {
         text.push_str("  critic: 1\n");
+    }
+    let asking: Vec<&str> = pipeline
+        .schemes()
+        .filter(|scheme| scheme.needs().hooks.contains(&Hook::Queries))
+        .map(crate::plugin::Scheme::label)
+        .collect();
+    if !asking.is_empty() {
+        text.push_str(&format!("  queries: what {} asks for, a row each\n", asking.join(" and ")));
     }
     text.push_str(&format!("  forward and backward: {}\n", config.update.epochs));
     let Some(shape) = shape(config)? else {

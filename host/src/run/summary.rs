@@ -11,6 +11,7 @@ use accredit_plugin_api::columns::{GROUP_TRAJECTORIES, OLD_LOGPROB, RAW_OUTCOME,
 use crate::{
     credit::{Credit, Pipeline},
     rollout::collect::Played,
+    scoring::Answered,
     telemetry::{Metrics, names},
     update::Updated,
 };
@@ -64,6 +65,15 @@ fn responses(episodes: &[Trajectory]) -> (f64, f64) {
         thinking += think;
     }
     (complete as f64 / responses.max(1) as f64, thinking as f64 / tokens.max(1) as f64)
+}
+
+/// Numbers about what schemes asked to be scored, where something was asked.
+pub fn queries(metrics: &mut Metrics, answered: Answered) {
+    if answered != Answered::default() {
+        metrics.put(names::QUERIES, answered.scored as f64);
+        metrics.put(names::QUERIES_TOO_LONG, answered.too_long as f64);
+        metrics.put(names::QUERY_TOKENS, answered.tokens as f64);
+    }
 }
 
 /// Numbers about the batch and its credit.

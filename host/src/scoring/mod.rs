@@ -1,8 +1,12 @@
 //! Scoring: the columns that a model computes for the tokens of a batch, each once, however many schemes read it.
 
+mod queries;
 mod rows;
+mod teachers;
 
+pub use queries::{Answered, QueryError, Scorers, answer};
 pub use rows::Rows;
+pub use teachers::Teachers;
 
 use accredit_core::batch::Batch;
 use accredit_plugin_api::columns::{ENTROPY, OLD_LOGPROB, REF_ENERGY, REF_LOGPROB, VALUE};
@@ -41,6 +45,9 @@ pub fn signals(
         None => models.policy.score(&all, wanted, temperature, tokens_per_pass)?,
     };
     batch.put_tokens(OLD_LOGPROB.name(), scores.logprob);
+    if signals.top_k > 0 {
+        batch.put_likeliest(signals.top_k, models.policy.likeliest(&all, signals.top_k, tokens_per_pass)?);
+    }
     if signals.entropy {
         batch.put_tokens(ENTROPY.name(), scores.entropy);
     }

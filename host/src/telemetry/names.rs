@@ -26,6 +26,12 @@ pub const COMPLETE: &str = "response/complete_ratio";
 pub const THINK_SHARE: &str = "response/think_token_ratio";
 /// Mean absolute difference of a token's log-probability between the sampler and the training kernels.
 pub const MISMATCH: &str = "rollout/logprob_diff/mean";
+/// Texts that schemes asked to be scored and that were.
+pub const QUERIES: &str = "queries/scored";
+/// Texts that were not scored because their row is longer than the model can read.
+pub const QUERIES_TOO_LONG: &str = "queries/too_long";
+/// Tokens of the scored texts, prompts included.
+pub const QUERY_TOKENS: &str = "queries/tokens";
 /// Mean loss of the iteration's minibatches.
 pub const LOSS: &str = "actor/loss";
 /// Mean norm of the policy's gradient before clipping; 0 in the critic's warm-up, where it has none.

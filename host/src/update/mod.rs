@@ -7,15 +7,18 @@ mod schedule;
 pub use schedule::learning_rate;
 
 use accredit_core::{Slice, batch::Batch, rng::Stream};
-use accredit_plugin_api::columns::{NEW_ENTROPY, NEW_VALUE};
-use accredit_torch::{AdamW, Critic, Derivatives, Model, Optimizer, TrunkGradient, Values, Wanted, passes};
+use accredit_plugin_api::{
+    columns::{NEW_ENTROPY, NEW_TOP_K_LOGPROB, NEW_VALUE, TOP_K_ID},
+    host::Data,
+};
+use accredit_torch::{AdamW, Critic, Derivatives, Listed, Model, Optimizer, TrunkGradient, Values, Wanted, passes};
 use thiserror::Error;
 
 use crate::{
     config::{self, Schedule},
     credit::{Counters, Credit, CreditError, Fresh, Pipeline, objective::Minibatch},
     critic::{Learner, Stepped},
-    scoring::Rows,
+    scoring::{Rows, Teachers},
 };
 
 /// An update that could not be made.
@@ -76,6 +79,7 @@ pub struct Trained<'a> {
 pub fn update(
     model: &Model,
     optimizer: &mut Optimizer,
+    teachers: &mut Teachers,
     mut critic: Option<&mut Learner>,
     pipeline: &mut Pipeline,
     batch: &mut Batch,
@@ -117,6 +121,7 @@ pub fn update(
             let lr = learning_rate(pace.optimizer, counters.update, counters.updates);
             let report = optimizer.step(lr)?;
             counters.update += 1;
+            teachers.follow(model, counters.update)?;
             updated.steps += 1;
             updated.lr = lr;
             updated.grad_norm += report.grad_norm;
@@ -148,6 +153,7 @@ pub fn gradient(
 ) -> Result<f64, UpdateError> {
     let minibatch = Minibatch::of(batch, credit, minibatch_rows);
     let wants_entropy = pipeline.reads_fresh(NEW_ENTROPY.name());
+    let lists = pipeline.reads_fresh(NEW_TOP_K_LOGPROB.name());
     let critic = trained.critic.filter(|_| pipeline.reads_fresh(NEW_VALUE.name()));
     let lengths: Vec<usize> = minibatch_rows.iter().map(|row| rows.len_of(*row)).collect();
     let mut loss = 0.0;
@@ -156,12 +162,17 @@ pub fn gradient(
         let slice = Slice::of(batch, &micro_rows);
         let inputs: Vec<_> = slice.rows.iter().map(|row| rows.get(*row)).collect();
         let wanted = Wanted { logprob: true, entropy: wants_entropy, energy: false };
-        let forward = trained.policy.forward(&inputs, pace.temperature, wanted)?;
+        let listed = match slice.column(TOP_K_ID.name()) {
+            Some(Data::U32(ids)) if lists => Some(Listed { k: batch.top_k(), ids }),
+            _ => None,
+        };
+        let forward = trained.policy.forward_listed(&inputs, pace.temperature, wanted, listed)?;
         let values = critic.map(|critic| critic.forward(&inputs, &forward)).transpose()?;
         let fresh = Fresh {
             logprob: forward.logprob(),
             entropy: wants_entropy.then(|| forward.entropy()),
             value: values.as_ref().map(Values::value),
+            top_k_logprob: lists.then(|| forward.listed()),
         };
         let evaluated = pipeline.evaluate(batch, credit, &minibatch, &slice, fresh, iteration)?;
         loss += evaluated.loss;
@@ -170,7 +181,11 @@ pub fn gradient(
             _ => TrunkGradient::default(),
         };
         if !trained.critic_alone {
-            let derivatives = Derivatives { logprob: &evaluated.d_logprob, entropy: evaluated.d_entropy.as_deref() };
+            let derivatives = Derivatives {
+                logprob: &evaluated.d_logprob,
+                entropy: evaluated.d_entropy.as_deref(),
+                listed: evaluated.d_top_k_logprob.as_deref(),
+            };
             forward.backward_with(&derivatives, to_trunk)?;
         }
     }

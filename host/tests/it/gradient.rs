@@ -1,10 +1,13 @@
 //! The gradient of a minibatch is the same however it is cut into micro-batches: model, schemes and denominators together.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use accredit::{
     config::Loaded,
-    credit::{Counters, Pipeline, Supply, plan},
+    credit::{
+        Counters, Pipeline, Supply,
+        plan::{self, Gives},
+    },
     plugin::{SearchPath, Services},
     scoring::{self, Models, Rows},
     update::{self, Pace, Trained},
@@ -51,7 +54,7 @@ pub fn episodes(layout: Layout) -> Vec<Trajectory> {
                     Step {
                         reward: Some(draw.with(place).uniform(99) as f32),
                         context: ids(place + 1, 3 + place % 4),
-                        tokens: Tokens { kind: kind.collect(), token_id, columns: BTreeMap::new(), text: Vec::new() },
+                        tokens: Tokens { kind: kind.collect(), token_id, ..Tokens::default() },
                         ..Step::default()
                     }
                 })
@@ -81,7 +84,8 @@ pub fn pipeline(credit: &[&str], objective: &str) -> Pipeline {
     let mut text: String = credit.iter().map(|name| format!("[[credit]]\nplugin = \"{name}\"\n")).collect();
     text.push_str(&format!("[objective]\nplugin = \"clip\"\nparams = {objective}\n"));
     let loaded = Loaded::from_text(Path::new("test"), text).unwrap();
-    plan::load(&loaded, &search, &Supply::playing(true, 3), Services::default()).unwrap()
+    plan::load(&loaded, &search, &Supply::playing(Gives { states: true, ..Gives::default() }, 3), Services::default())
+        .unwrap()
 }
 
 /// The loss of a minibatch, and the gradient of the policy with the critic's behind it.

@@ -115,7 +115,7 @@ impl Critic {
         if let Some(trunk) = &self.trunk {
             let scores = policy.score(rows, wanted, temperature, tokens_per_pass)?;
             let _no_grad = tch::no_grad_guard();
-            let [values] = in_passes(rows, tokens_per_pass, self.device, |batch| {
+            let [values] = in_passes(rows, tokens_per_pass, self.device, |batch, _| {
                 Ok([self.values(&trunk.hidden_of_targets(batch)?)?])
             })?;
             return Ok((scores, values));
@@ -124,7 +124,7 @@ impl Critic {
         check_temperature(temperature)?;
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(policy.head(), f64::from(temperature));
-        let [logprob, entropy, energy, values] = in_passes(rows, tokens_per_pass, self.device, |batch| {
+        let [logprob, entropy, energy, values] = in_passes(rows, tokens_per_pass, self.device, |batch, _| {
             let hidden = policy.trunk().hidden_of_targets(batch)?;
             let [logprob, entropy, energy] = head.columns(&hidden, &batch.targets, wanted)?.into_columns();
             Ok([logprob, entropy, energy, self.values(&hidden)?])
@@ -296,7 +296,7 @@ mod tests {
             let values = critic.forward(&rows[range.clone()], &pass).unwrap();
             let to_trunk = values.backward(&data.derivatives(range.clone(), f32::cos)).unwrap();
             let logprob = data.derivatives(range, f32::sin);
-            pass.backward_with(&Derivatives { logprob: &logprob, entropy: None }, to_trunk).unwrap();
+            pass.backward_with(&Derivatives { logprob: &logprob, ..Derivatives::default() }, to_trunk).unwrap();
         }
         all.map(Tensor::copy)
     }
@@ -350,7 +350,7 @@ mod tests {
         });
         let _ = flat_gradient(policy.weights()).shallow_clone().zero_();
         let pass = policy.forward(&data.rows(), TEMPERATURE, WANTED).unwrap();
-        pass.backward(&Derivatives { logprob: &data.derivatives(0..7, f32::sin), entropy: None }).unwrap();
+        pass.backward(&Derivatives { logprob: &data.derivatives(0..7, f32::sin), ..Derivatives::default() }).unwrap();
         let alone = flat_gradient(policy.weights());
         assert_eq!(with_copy, *alone);
         assert!(off(&with_shared, alone) > 0.01);

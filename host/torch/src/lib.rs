@@ -29,6 +29,7 @@ mod files;
 mod generate;
 mod head;
 mod kernels;
+mod listed;
 mod optimizer;
 #[cfg(test)]
 mod parity;
@@ -46,6 +47,7 @@ pub use critic::{Critic, TrunkGradient, Values};
 pub use device::{Device, Selection, select, set_threads};
 pub use error::{Error, Result};
 pub use generate::{Generated, Generation, Sampler, StopReason};
+pub use listed::Listed;
 pub use optimizer::{AdamW, Optimizer, StepReport};
 pub use qwen2::Model;
 pub use rows::{Row, passes};

@@ -205,7 +205,7 @@ mod tests {
     /// Adds a gradient that makes the row likelier, `scale` times.
     fn backward(model: &Model, scale: f32) {
         let fresh = model.forward(&[ROW], 1.0, Wanted::default()).unwrap();
-        fresh.backward(&Derivatives { logprob: &[-scale; 3], entropy: None }).unwrap();
+        fresh.backward(&Derivatives { logprob: &[-scale; 3], ..Derivatives::default() }).unwrap();
     }
 
     fn bytes(tensor: &Tensor) -> Vec<u8> {
@@ -310,7 +310,7 @@ mod tests {
         let mut optimizer = Optimizer::new(&model, AdamW::default()).unwrap();
         let fresh = model.forward(&[ROW], 1.0, Wanted::default()).unwrap();
         optimizer.step(1e-3).unwrap();
-        let stale = fresh.backward(&Derivatives { logprob: &[1.0; 3], entropy: None });
+        let stale = fresh.backward(&Derivatives { logprob: &[1.0; 3], ..Derivatives::default() });
         assert!(matches!(stale, Err(Error::Stale { .. })));
     }
 

@@ -78,6 +78,15 @@ impl Model {
         Self::new(self.config.clone(), self.weights.frozen_copy(self.config.shape())?, self.device)
     }
 
+    /// Moves these weights the share `rate` of the way to those of another model of the same shape: with 1 they become
+    /// equal. Errors: a rate outside 0..=1, models of different shapes.
+    pub fn follow(&mut self, other: &Self, rate: f64) -> Result<()> {
+        if !(0.0..=1.0).contains(&rate) {
+            return Err(Error::argument("rate", format!("{rate} is outside 0..=1")));
+        }
+        self.weights.follow(&other.weights, rate)
+    }
+
     /// The same model with room for gradients, so that it can be trained. A model is frozen until then.
     pub fn with_gradients(mut self) -> Result<Self> {
         self.weights.keep_gradients()?;

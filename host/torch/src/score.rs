@@ -48,7 +48,7 @@ impl Model {
         check_temperature(temperature)?;
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(self.head(), f64::from(temperature));
-        let columns = in_passes(rows, tokens_per_pass, self.device(), |batch| {
+        let columns = in_passes(rows, tokens_per_pass, self.device(), |batch, _| {
             Ok(head.columns(&self.hidden_of_targets(batch)?, &batch.targets, wanted)?.into_columns())
         })?;
         Ok(Scores::of_columns(columns))
@@ -56,12 +56,12 @@ impl Model {
 }
 
 /// Columns over the targets of all rows, in the order of the rows, from what `columns` gives for each pass in the order
-/// of its rows. A column that it leaves empty is empty.
+/// of its rows, which it is told. A column that it leaves empty is empty; one may have several numbers for each target.
 pub(crate) fn in_passes<const COLUMNS: usize>(
     rows: &[Row],
     tokens_per_pass: usize,
     device: Device,
-    mut columns: impl FnMut(&Batch) -> Result<[Vec<f32>; COLUMNS]>,
+    mut columns: impl FnMut(&Batch, &[usize]) -> Result<[Vec<f32>; COLUMNS]>,
 ) -> Result<[Vec<f32>; COLUMNS]> {
     let mut starts = Vec::with_capacity(rows.len());
     let mut total = 0;
@@ -73,15 +73,17 @@ pub(crate) fn in_passes<const COLUMNS: usize>(
     let lengths: Vec<usize> = rows.iter().map(Row::input_len).collect();
     for pass in rows::passes(&lengths, tokens_per_pass) {
         let batch = Batch::new(pass.iter().map(|row| rows[*row]), device)?;
-        for (column, part) in all.iter_mut().zip(columns(&batch)?) {
+        let targets: usize = pass.iter().map(|row| rows[*row].targets.len()).sum();
+        for (column, part) in all.iter_mut().zip(columns(&batch, &pass)?) {
             if part.is_empty() {
                 continue;
             }
-            column.resize(total, 0.0);
+            let width = part.len() / targets;
+            column.resize(total * width, 0.0);
             let mut read = 0;
             for row in &pass {
-                let count = rows[*row].targets.len();
-                column[starts[*row]..starts[*row] + count].copy_from_slice(&part[read..read + count]);
+                let (start, count) = (starts[*row] * width, rows[*row].targets.len() * width);
+                column[start..start + count].copy_from_slice(&part[read..read + count]);
                 read += count;
             }
         }

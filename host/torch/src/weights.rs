@@ -310,6 +310,22 @@ impl Weights {
         Self::new(Layout::new(shape), self.flat.f_detach_copy()?)
     }
 
+    /// Moves the weights the share `rate` of the way to others of the same layout.
+    pub(crate) fn follow(&self, other: &Self, rate: f64) -> Result<()> {
+        let _no_grad = tch::no_grad_guard();
+        let mut flat = self.flat.shallow_clone();
+        if flat.size() != other.flat.size() {
+            return Err(Error::argument("other", "a model of another shape"));
+        }
+        if rate < 1.0 {
+            let _same = flat.f_lerp_(&other.flat, rate)?;
+        } else {
+            flat.f_copy_(&other.flat)?;
+        }
+        self.version.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
     /// Number of weights.
     pub(crate) fn count(&self) -> usize {
         self.layout.count()

@@ -148,126 +148,189 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
+#![expect(clippy::needless_bitwise_bool, reason = "a short circuit in a loop would be a jump")]
 
 mod aggregate;
+mod distill;
+mod geometric;
 mod kl;
+mod mismatch;
 mod params;
+mod policy;
 mod ratio;
 mod surrogate;
 mod value;
 
-use accredit_plugin_api::prelude::*;
+use accredit_plugin_api::{math, prelude::*};
 
 use crate::{
-    aggregate::Count,
-    kl::Kl,
-    params::{Params, Settings},
-    ratio::log_ratios,
-    value::value_loss,
+    aggregate::{Count, Run},
+    geometric::geometric_mean,
+    kl::{Divergence, Kl},
+    params::{Chosen, GspoParams, Params, Settings},
+    policy::{Columns, Policy, Sums},
+    ratio::{Ratio, mean_log_ratios},
+    surrogate::{Plain, Surrogate},
+    value::Values,
 };
 
-/// The objective.
-pub struct ClipObjective {
-    settings: Settings,
-    /// The log-ratio of each token of the micro-batch.
-    log_ratio: Vec<f64>,
-    /// The share of each token in a term of the loss.
-    share: Vec<f64>,
-}
+/// The objective under its general name.
+pub struct ClipObjective(Objective);
 
 impl Scheme for ClipObjective {
     type Params = Params;
     const NAME: &'static str = "clip";
     const ABOUT: &'static str =
-        "The clipped policy loss of PPO, GRPO, DAPO and GSPO, with divergence, entropy and value terms.";
+        "The clipped policy loss of PPO, GRPO and DAPO and its relatives, with divergence, entropy and value terms.";
 
     fn new(params: Params, _host: Host) -> Result<Self> {
-        Ok(Self { settings: Settings::of(&params)?, log_ratio: Vec::new(), share: Vec::new() })
+        Objective::new(params).map(Self)
+    }
+
+    fn needs(&self) -> Needs {
+        self.0.needs()
+    }
+
+    fn objective(&mut self, batch: &Batch<'_>, out: &mut Loss<'_>, context: &Context) -> Result<()> {
+        self.0.evaluate(batch, out, &context.host)
+    }
+}
+
+/// The objective with the defaults of GSPO.
+pub struct GspoObjective(Objective);
+
+impl Scheme for GspoObjective {
+    type Params = GspoParams;
+    const NAME: &'static str = "gspo";
+    const ABOUT: &'static str =
+        "The clipped policy loss with one ratio for each row: `clip` with the defaults of GSPO.";
+
+    fn new(params: GspoParams, _host: Host) -> Result<Self> {
+        Objective::new(params.into()).map(Self)
+    }
+
+    fn needs(&self) -> Needs {
+        self.0.needs()
+    }
+
+    fn objective(&mut self, batch: &Batch<'_>, out: &mut Loss<'_>, context: &Context) -> Result<()> {
+        self.0.evaluate(batch, out, &context.host)
+    }
+}
+
+/// Settings, and buffers that are used again in the next call.
+struct Objective {
+    settings: Settings,
+    runs: Vec<Run>,
+    log_ratio: Vec<f64>,
+    correction: Vec<f64>,
+    geometric: geometric::Buffers,
+}
+
+impl Objective {
+    fn new(params: Params) -> Result<Self> {
+        Ok(Self {
+            settings: Settings::of(params)?,
+            runs: Vec::new(),
+            log_ratio: Vec::new(),
+            correction: Vec::new(),
+            geometric: geometric::Buffers::default(),
+        })
     }
 
     fn needs(&self) -> Needs {
         let settings = &self.settings;
         let value = [VALUE.any(), NEW_VALUE.any(), VALUE_TARGET.any()];
-        Needs::hooks(&[Hook::Objective])
+        let needs = Needs::hooks(&[Hook::Objective])
             .reads(&[NEW_LOGPROB.any(), OLD_LOGPROB.any(), ADVANTAGE.any(), WEIGHT.any()])
             .reads_if(settings.kl != Kl::None, &[REF_LOGPROB.any()])
             .reads_if(settings.entropy_coef != 0.0, &[NEW_ENTROPY.any()])
             .reads_if(settings.value_coef != 0.0, &value)
+            .reads_if(settings.mismatch.is_some(), &[SAMPLER_LOGPROB.any()]);
+        match &settings.distillation {
+            None => needs,
+            Some(distillation) => {
+                let part = distillation.part();
+                needs
+                    .reads_if(!part.kinds.is_empty(), &[KIND.any()])
+                    .reads_named::<f32>(&distillation.column)
+                    .part(part)
+            }
+        }
     }
 
-    fn objective(&mut self, batch: &Batch<'_>, out: &mut Loss<'_>, context: &Context) -> Result<()> {
-        *out.loss = self.policy(batch, out.d_logprob, &context.host)?;
+    fn evaluate(&mut self, batch: &Batch<'_>, out: &mut Loss<'_>, host: &Host) -> Result<()> {
+        let sums = self.policy(batch, out.d_logprob, host)?;
+        sums.report(host);
+        *out.loss = sums.loss;
         let Settings { kl, entropy_coef, value_coef, mode, .. } = self.settings;
         if kl != Kl::None || entropy_coef != 0.0 || value_coef != 0.0 {
-            mode.shares(batch, Count::One, &mut self.share)?;
+            mode.runs(batch, Count::One, &mut self.runs)?;
         }
         if kl != Kl::None {
-            *out.loss += self.divergence(batch, out.d_logprob, &context.host)?;
+            *out.loss += self.divergence(batch, out.d_logprob, host)?;
         }
         if entropy_coef != 0.0 {
             let Some(slopes) = out.d_entropy.as_deref_mut() else {
                 fail!("this host offers no output `d_entropy`, and `entropy_coef` is not 0");
             };
-            *out.loss += self.entropy(batch, slopes, &context.host)?;
+            *out.loss += self.entropy(batch, slopes, host)?;
         }
         if value_coef != 0.0 {
             let Some(slopes) = out.d_value.as_deref_mut() else {
                 fail!("this host offers no output `d_value`, and `value_coef` is not 0");
             };
-            *out.loss += self.value(batch, slopes, &context.host)?;
+            *out.loss += self.value(batch, slopes, host)?;
+        }
+        if let Some(distillation) = &self.settings.distillation {
+            *out.loss += distillation.add(batch, out.d_logprob, host)?;
         }
         Ok(())
     }
-}
 
-impl ClipObjective {
-    /// The clipped surrogate: its share in the loss; writes its derivatives.
-    fn policy(&mut self, batch: &Batch<'_>, slopes: &mut [f32], host: &Host) -> Result<f64> {
-        let settings = self.settings;
+    /// The surrogate's term; writes its derivatives.
+    fn policy(&mut self, batch: &Batch<'_>, slopes: &mut [f32], host: &Host) -> Result<Sums> {
+        let Self { settings, runs, log_ratio, correction, geometric } = self;
         let (new, old) = (batch.get(NEW_LOGPROB)?, batch.get(OLD_LOGPROB)?);
         let (advantage, weight) = (batch.get(ADVANTAGE)?, batch.get(WEIGHT)?);
-        log_ratios(batch, settings.ratio, new, old, &mut self.log_ratio);
-        settings.mode.shares(batch, Count::Weight(weight), &mut self.share)?;
-
-        let (mut loss, mut count) = (0.0, 0.0);
-        let (mut clipped, mut clipped_lower, mut moved) = (0.0, 0.0, 0.0);
-        for token in 0..new.len() {
-            // What has no weight has no part, whatever its numbers are.
-            if weight[token] == 0.0 {
-                slopes[token] = 0.0;
-                continue;
+        settings.mode.runs(batch, Count::Weight(weight), runs)?;
+        let correction = match settings.mismatch {
+            Some(mismatch) => {
+                mismatch.factors(batch, old, host, correction)?;
+                Some(correction.as_slice())
             }
-            let factor = f64::from(weight[token]) * self.share[token];
-            let (ratio, passes) = settings.clamp.ratio(self.log_ratio[token]);
-            let surrogate = settings.clip.surrogate(ratio, f64::from(advantage[token]));
-            let slope = if passes { surrogate.slope } else { 0.0 };
-            loss += factor * surrogate.loss;
-            slopes[token] = (factor * slope) as f32;
-            count += 1.0;
-            clipped += f64::from(u8::from(surrogate.clipped));
-            clipped_lower += f64::from(u8::from(surrogate.clipped_lower));
-            moved += f64::from(old[token]) - f64::from(new[token]);
+            None => None,
+        };
+        let columns = Columns { new, old, advantage, weight, correction };
+        if let Chosen::GeometricMean(form) = settings.surrogate {
+            let (ratio, clamp) = (settings.ratio, settings.clamp);
+            return Ok(geometric_mean(batch, ratio, form, clamp, columns, runs, geometric, slopes));
         }
-        if count > 0.0 {
-            host.metric_weighted("clip_fraction", clipped / count, count);
-            host.metric_weighted("clip_fraction_lower", clipped_lower / count, count);
-            host.metric_weighted("ppo_kl", moved / count, count);
-        }
-        Ok(loss)
+        let log_ratio = if settings.ratio == Ratio::Token {
+            None
+        } else {
+            mean_log_ratios(batch, settings.ratio, new, old, log_ratio);
+            Some(log_ratio.as_slice())
+        };
+        let term = Term { clamp: settings.clamp, columns, log_ratio, runs, slopes };
+        Ok(match settings.surrogate {
+            Chosen::Clip(clip) => term.of(clip),
+            Chosen::Cispo(cispo) => term.of(cispo),
+            Chosen::Plain | Chosen::GeometricMean(_) => term.of(Plain),
+            Chosen::Sapo(sapo) => term.of(sapo),
+            Chosen::Dro(dro) => term.of(dro),
+        })
     }
 
     /// The divergence from the reference: its share in the loss; adds its derivatives.
     fn divergence(&self, batch: &Batch<'_>, slopes: &mut [f32], host: &Host) -> Result<f64> {
         let Settings { kl, kl_coef, kl_clamp, .. } = self.settings;
         let (new, reference) = (batch.get(NEW_LOGPROB)?, batch.get(REF_LOGPROB)?);
-        let (mut loss, mut sum) = (0.0, 0.0);
-        for (token, share) in self.share.iter().enumerate() {
-            let (estimate, slope) = kl.estimate(f64::from(new[token]), f64::from(reference[token]), kl_clamp);
-            sum += estimate;
-            loss += share * estimate;
-            slopes[token] = (f64::from(slopes[token]) + kl_coef * share * slope) as f32;
-        }
-        mean_metric(host, "ref_kl", sum, self.share.len());
+        let divergence =
+            Divergence { kl, coefficient: kl_coef, clamp: kl_clamp, new, reference, runs: &self.runs, slopes };
+        let (loss, sum) = divergence.add();
+        mean_metric(host, "ref_kl", sum, new.len());
         Ok(kl_coef * loss)
     }
 
@@ -276,12 +339,13 @@ impl ClipObjective {
         let coefficient = self.settings.entropy_coef;
         let entropy = batch.get(NEW_ENTROPY)?;
         let (mut loss, mut sum) = (0.0, 0.0);
-        for (token, share) in self.share.iter().enumerate() {
-            sum += f64::from(entropy[token]);
-            loss -= share * f64::from(entropy[token]);
-            slopes[token] = (-coefficient * share) as f32;
+        for run in &self.runs {
+            let own: f64 = entropy[run.tokens.clone()].iter().map(|entropy| f64::from(*entropy)).sum();
+            sum += own;
+            loss -= run.share * own;
+            slopes[run.tokens.clone()].fill((-coefficient * run.share) as f32);
         }
-        mean_metric(host, "entropy", sum, self.share.len());
+        mean_metric(host, "entropy", sum, entropy.len());
         Ok(coefficient * loss)
     }
 
@@ -290,17 +354,27 @@ impl ClipObjective {
         let Settings { value_coef, value_clip, .. } = self.settings;
         let (new, old) = (batch.get(NEW_VALUE)?, batch.get(VALUE)?);
         let target = batch.get(VALUE_TARGET)?;
-        let (mut loss, mut sum, mut clipped) = (0.0, 0.0, 0.0);
-        for (token, share) in self.share.iter().enumerate() {
-            let term = value_loss(f64::from(new[token]), f64::from(old[token]), f64::from(target[token]), value_clip);
-            sum += term.loss;
-            clipped += f64::from(u8::from(term.clipped));
-            loss += share * term.loss;
-            slopes[token] = (value_coef * share * term.slope) as f32;
-        }
-        mean_metric(host, "value_loss", sum, self.share.len());
-        mean_metric(host, "value_clip_fraction", clipped, self.share.len());
-        Ok(value_coef * loss)
+        let runs = &self.runs;
+        let sums = math::run(Values { coefficient: value_coef, clip: value_clip, new, old, target, runs, slopes });
+        mean_metric(host, "value_loss", sums.sum, new.len());
+        mean_metric(host, "value_clip_fraction", sums.clipped, new.len());
+        Ok(value_coef * sums.loss)
+    }
+}
+
+/// The policy's term before its surrogate is chosen.
+struct Term<'a> {
+    clamp: ratio::LogRatioClamp,
+    columns: Columns<'a>,
+    log_ratio: Option<&'a [f64]>,
+    runs: &'a [Run],
+    slopes: &'a mut [f32],
+}
+
+impl Term<'_> {
+    fn of<S: Surrogate>(self, surrogate: S) -> Sums {
+        let Self { clamp, columns, log_ratio, runs, slopes } = self;
+        math::run(Policy { surrogate, clamp, columns, log_ratio, runs, slopes })
     }
 }
 
@@ -311,7 +385,7 @@ fn mean_metric(host: &Host, name: &str, sum: f64, count: usize) {
     }
 }
 
-export_plugin!(ClipObjective);
+export_plugin!(ClipObjective, GspoObjective);
 
 #[cfg(test)]
 mod tests;

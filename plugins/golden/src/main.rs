@@ -30,8 +30,8 @@ use clap::Parser;
 use crate::{
     evaluate::Evaluator,
     exceptions::Exceptions,
-    files::{Folder, GoldenFile, Input, Variant},
-    plan::{Given, Plan},
+    files::{Folder, GoldenFile, Input, ROWS_TO_SKIP, Variant},
+    plan::{Given, Plan, Source},
     rollouts::Gae,
     settings::Inexpressible,
 };
@@ -132,6 +132,7 @@ fn compare_variant(
     if inputs.input.is_none() {
         inputs.input = Some(inputs.folder.input(&inputs.file.input)?);
     }
+    let skipped = variant.rows_to_skip()?;
     let mut differences = BTreeMap::new();
     for run in &plan.runs {
         if matches!(run.given, Given::Gae | Given::Returns) && inputs.gae.is_none() {
@@ -143,9 +144,18 @@ fn compare_variant(
         let mut wanted = run.clone();
         wanted.fields.retain(|(field, _)| variant.expected.contains_key(field));
         let found = evaluator.evaluate(&wanted, &episodes)?;
-        for ((field, _), found) in wanted.fields.iter().zip(found) {
-            let expected = compare::flatten(&variant.expected[field]);
-            let difference = expected.and_then(|expected| compare::difference(&found, &expected));
+        for ((field, source), found) in wanted.fields.iter().zip(found) {
+            let value = &variant.expected[field];
+            let expected = match source {
+                Source::KeptGroups => {
+                    let names: Vec<&str> = input.groups.iter().map(|group| group.group_id.as_str()).collect();
+                    compare::places(value, &names)
+                }
+                _ => compare::flatten(value),
+            };
+            let difference = expected
+                .and_then(|expected| compare::without(&found, &expected, &skipped))
+                .and_then(|(found, expected)| compare::difference(&found, &expected));
             differences.insert(field.clone(), difference);
         }
     }
@@ -168,7 +178,7 @@ fn report(
             return print(name, &format!("FAIL {error:#}"));
         }
     };
-    for field in variant.expected.keys() {
+    for field in variant.expected.keys().filter(|field| *field != ROWS_TO_SKIP) {
         let listed = exceptions.field(&file.algorithm, &variant.name, field);
         let name = format!("{name} {field}");
         let line = match (results.remove(field), listed) {

@@ -23,8 +23,14 @@ pub struct Run {
     pub objective: Option<Value>,
     /// Advantages that stand in the rollouts.
     pub given: Given,
+    /// All rewards are 0.
+    pub no_rewards: bool,
     /// Rows without a response token.
     pub masked_rows: BTreeSet<usize>,
+    /// Rows of which no teacher was asked.
+    pub unasked_rows: BTreeSet<usize>,
+    /// Which iteration it is.
+    pub iteration: u64,
     /// The critic's new value is `0.9 * value + 0.1`.
     pub new_values: bool,
     /// What is one batch.
@@ -76,6 +82,8 @@ pub enum Source {
     Advantages,
     /// The advantage of each row's first response token.
     RowAdvantages,
+    /// Value targets of the tokens, row by row.
+    ValueTargets,
     /// Weights of the tokens, row by row.
     Weights,
     /// Their sum.
@@ -84,6 +92,8 @@ pub enum Source {
     LogprobSlopes,
     /// Derivatives with respect to the new values, row by row.
     ValueSlopes,
+    /// The groups of which a trajectory is kept, as their places among all groups.
+    KeptGroups,
     /// What a scheme or the `objective` pushed.
     Metric(&'static str, &'static str),
 }
@@ -95,7 +105,10 @@ impl Run {
             credit,
             objective: None,
             given: Given::Nothing,
+            no_rewards: false,
             masked_rows: BTreeSet::new(),
+            unasked_rows: BTreeSet::new(),
+            iteration: 0,
             new_values: false,
             unit: Unit::Whole,
             fields: Vec::new(),

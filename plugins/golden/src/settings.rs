@@ -53,6 +53,14 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// A whole number that is not negative.
+    pub fn whole(&mut self, key: &str) -> Result<u64> {
+        match self.value(key).and_then(Value::as_u64) {
+            Some(number) => Ok(number),
+            None => inexpressible(format!("the setting `{key}` is no whole number")),
+        }
+    }
+
     /// A text.
     pub fn text(&mut self, key: &str) -> Result<&'a str> {
         match self.value(key) {
@@ -86,6 +94,18 @@ impl<'a> Settings<'a> {
         match indices {
             Some(indices) => Ok(indices),
             None => inexpressible(format!("the setting `{key}` is {value}, and no list of rows")),
+        }
+    }
+
+    /// Which rows a list of 0 and 1 leaves out: the places of its zeros.
+    pub fn rows_left_out(&mut self, key: &str) -> Result<Vec<usize>> {
+        let value = self.value(key).and_then(Value::as_array);
+        let numbers = value.and_then(|list| list.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>());
+        match numbers {
+            Some(numbers) if numbers.iter().all(|number| *number == 0.0 || *number == 1.0) => {
+                Ok((0..numbers.len()).filter(|row| numbers[*row] == 0.0).collect())
+            }
+            _ => inexpressible(format!("the setting `{key}` is no list of 0 and 1")),
         }
     }
 
@@ -132,5 +152,16 @@ mod tests {
         assert!(settings.number("mode").is_err());
         assert!(settings.number("absent").is_err());
         assert_eq!(settings.finish(), inexpressible("nothing reads the settings note"));
+    }
+
+    #[test]
+    fn rows_are_left_out_by_their_zeros() {
+        let Value::Object(values) = json!({"active": [1.0, 0.0, 1, 0], "share": [0.5]}) else {
+            unreachable!("an object");
+        };
+        let mut settings = Settings::new(&values);
+        assert_eq!(settings.rows_left_out("active"), Ok(vec![1, 3]));
+        assert!(settings.rows_left_out("share").is_err());
+        assert!(settings.rows_left_out("absent").is_err());
     }
 }

@@ -228,6 +228,7 @@ mod tests {
     const TEMPERATURE: f32 = 0.9;
 
     fn policy() -> Model {
+        crate::set_threads(1);
         let shape = Shape {
             vocab_size: 23,
             hidden_size: 16,

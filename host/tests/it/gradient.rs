@@ -155,10 +155,7 @@ fn the_gradient_does_not_depend_on_how_a_minibatch_is_cut() {
 #[test]
 fn the_gradient_of_values_does_not_depend_on_how_a_minibatch_is_cut() {
     for critic in [Critic::copy, Critic::shared] {
-        for objective in
-            ["{ value_coef = 0.5 }", "{ value_coef = 2, value_clip = 0.01, aggregate = \"seq-mean-token-mean\" }"]
-        {
-            check_cuts(Case { credit: &["value-baseline"], objective, critic: Some(critic) });
-        }
+        let objective = "{ value_coef = 0.5, aggregate = \"seq-mean-token-mean\" }";
+        check_cuts(Case { credit: &["value-baseline"], objective, critic: Some(critic) });
     }
 }

@@ -106,7 +106,7 @@ fn gradient(layout: Layout, case: Case, micro_batch_tokens: usize) -> (f64, Vec<
     let mut loss = |micro_batch_tokens| {
         let update = accredit::config::Update { micro_batch_tokens, ..accredit::config::Update::default() };
         let pace = Pace { update: &update, optimizer: &optimizer, temperature: 1.0 };
-        update::gradient(trained, &mut pipeline, &batch, &rows, &credit, &all, pace, 0).unwrap()
+        update::gradient(trained, &mut pipeline, &batch, &rows, &credit, &all, pace, 0).unwrap().loss
     };
     // One optimiser step away from where the batch was scored, so that ratios are not 1 and values not 0.
     let constants = AdamW { lr: 1e-2, ..AdamW::default() };
@@ -155,10 +155,7 @@ fn the_gradient_does_not_depend_on_how_a_minibatch_is_cut() {
 #[test]
 fn the_gradient_of_values_does_not_depend_on_how_a_minibatch_is_cut() {
     for critic in [Critic::copy, Critic::shared] {
-        for objective in
-            ["{ value_coef = 0.5 }", "{ value_coef = 2, value_clip = 0.01, aggregate = \"seq-mean-token-mean\" }"]
-        {
-            check_cuts(Case { credit: &["value-baseline"], objective, critic: Some(critic) });
-        }
+        let objective = "{ value_coef = 0.5, aggregate = \"seq-mean-token-mean\" }";
+        check_cuts(Case { credit: &["value-baseline"], objective, critic: Some(critic) });
     }
 }

@@ -125,7 +125,7 @@ impl Critic {
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(policy.head(), f64::from(temperature));
         let [logprob, entropy, energy, values] = in_passes(rows, tokens_per_pass, self.device, |batch, _| {
-            let hidden = policy.hidden_of_targets(batch)?;
+            let hidden = policy.trunk().hidden_of_targets(batch)?;
             let [logprob, entropy, energy] = head.columns(&hidden, &batch.targets, wanted)?.into_columns();
             Ok([logprob, entropy, energy, self.values(&hidden)?])
         })?;
@@ -228,6 +228,7 @@ mod tests {
     const TEMPERATURE: f32 = 0.9;
 
     fn policy() -> Model {
+        crate::set_threads(1);
         let shape = Shape {
             vocab_size: 23,
             hidden_size: 16,

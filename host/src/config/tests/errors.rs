@@ -87,14 +87,14 @@ error: unknown key `lr` in `rollout`
 3 | lr = 3
   | ^^
   = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 7 more
-  = hint: `lr` is a key of `[warm_start]` and of `[optimizer]`
+  = hint: `lr` is a key of `[warm_start]` and of `[optimizer]` and of `[critic]`
 
 error: unknown key `optimiser`
  --> a.toml:5:2
   |
 5 | [optimiser]
   |  ^^^^^^^^^
-  = expected one of `seed`, `iterations`, `extends`, `run`, `model`, `environment`, `rollout`, `warm_start` and 7 more
+  = expected one of `seed`, `iterations`, `extends`, `run`, `model`, `environment`, `rollout`, `warm_start` and 8 more
   = hint: did you mean `optimizer`?
 
 error: unknown key `seed` in `update`
@@ -558,7 +558,7 @@ error: unknown key `rolout`
   |
   | --set rolout.groups=1
   |       ^^^^^^
-  = expected one of `seed`, `iterations`, `extends`, `run`, `model`, `environment`, `rollout`, `warm_start` and 7 more
+  = expected one of `seed`, `iterations`, `extends`, `run`, `model`, `environment`, `rollout`, `warm_start` and 8 more
   = hint: did you mean `rollout`?
 
 error: `iterations` is out of range: 0

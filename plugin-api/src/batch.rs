@@ -58,18 +58,23 @@ impl<'a> Batch<'a> {
 
     /// A column's elements; an error if the host gave none of this name and type.
     pub fn get<T: Element>(&self, column: Column<T>) -> Result<&'a [T]> {
-        match self.find(column.name()) {
+        self.get_named(column.name())
+    }
+
+    /// The elements of a column whose name a parameter says; an error if the host gave none of this name and type. The
+    /// scheme declares it with [`Needs::reads_named`](crate::Needs::reads_named).
+    pub fn get_named<T: Element>(&self, name: &str) -> Result<&'a [T]> {
+        match self.find(name) {
             Some(raw) if raw.dtype == T::DTYPE => {
                 // SAFETY: `new`'s contract, and the type was compared.
                 Ok(unsafe { std::slice::from_raw_parts(raw.ptr.cast::<T>(), raw.len) })
             }
             Some(raw) => Err(Error::column(format!(
-                "column `{}` holds {}, and {} was wanted",
-                column.name(),
+                "column `{name}` holds {}, and {} was wanted",
                 raw.dtype.name(),
                 T::DTYPE.name()
             ))),
-            None => Err(Error::column(format!("column `{}` is absent", column.name()))),
+            None => Err(Error::column(format!("column `{name}` is absent"))),
         }
     }
 

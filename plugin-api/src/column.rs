@@ -40,6 +40,8 @@ pub enum Level {
     Row,
     /// One for each response token.
     Token,
+    /// [`TOP_K`](columns::TOP_K) for each response token, token after token.
+    TopK,
 }
 
 impl Level {
@@ -52,6 +54,7 @@ impl Level {
             Self::Step => "step",
             Self::Row => "row",
             Self::Token => "token",
+            Self::TopK => "one of the likeliest tokens at a place",
         }
     }
 }
@@ -181,6 +184,13 @@ pub mod columns {
         UPDATE: u64 = "update" @ Batch;
         /// Optimiser steps planned in all.
         UPDATES: u64 = "updates" @ Batch;
+        /// Which round of sampling this is in its iteration, from 0; with `select` only, as the two that follow. Each
+        /// round adds groups to those that stand already.
+        ROUND: u64 = "round" @ Batch;
+        /// How many rounds of sampling an iteration has at most.
+        ROUNDS: u64 = "rounds" @ Batch;
+        /// How many groups one round of sampling plays.
+        ROUND_GROUPS: u64 = "round_groups" @ Batch;
 
         /// The episode's reward: the undiscounted sum of its step rewards, or what the rollout file says. After
         /// `shape` it holds the shaped rewards.
@@ -228,8 +238,18 @@ pub mod columns {
         ENTROPY: f32 = "entropy" @ Token;
         /// Value that the critic gave before the update.
         VALUE: f32 = "value" @ Token;
-        /// Log-probability (nats) under a teacher that saw what a query added; the default name of query results.
+        /// Log-probability (nats) under a teacher that saw what a query added; the default name of query results. NaN
+        /// where no query asked, as in every column of query results.
         TEACHER_LOGPROB: f32 = "teacher_logprob" @ Token;
+
+        /// How many of the likeliest tokens stand at each place of the columns that follow; with
+        /// [`Needs::top_k`](crate::Needs::top_k) only.
+        TOP_K: u32 = "top_k" @ Batch;
+        /// Ids of the likeliest tokens under the policy before the update. They are chosen once, when the batch is
+        /// scored.
+        TOP_K_ID: u32 = "top_k_id" @ TopK;
+        /// Log-probabilities of these under the teacher of [`TEACHER_LOGPROB`]; NaN where no query asked.
+        TEACHER_TOP_K_LOGPROB: f32 = "teacher_top_k_logprob" @ TopK;
 
         /// Log-probability (nats) under the policy as it is now; with `refresh` and `objective` only.
         NEW_LOGPROB: f32 = "new_logprob" @ Token;
@@ -237,6 +257,9 @@ pub mod columns {
         NEW_ENTROPY: f32 = "new_entropy" @ Token;
         /// Value under the critic as it is now; with `objective` only.
         NEW_VALUE: f32 = "new_value" @ Token;
+
+        /// Log-probabilities of the tokens of [`TOP_K_ID`] under the policy as it is now; with `objective` only.
+        NEW_TOP_K_LOGPROB: f32 = "new_top_k_logprob" @ TopK;
 
         /// The credit of each token.
         ADVANTAGE: f32 = "advantage" @ Token;
@@ -266,6 +289,13 @@ pub mod columns {
         /// Rows that each trajectory has in the minibatch.
         TRAJECTORY_ROWS: f64 = "trajectory_rows" @ Trajectory;
 
+        /// Tokens of the minibatch that are in the scheme's [`Part`](crate::Part); where it declared one.
+        PART_TOKENS: f64 = "part_tokens" @ Batch;
+        /// Steps of the minibatch that have such a token.
+        PART_STEPS: f64 = "part_steps" @ Batch;
+        /// Rows of the minibatch that have such a token.
+        PART_ROWS: f64 = "part_rows" @ Batch;
+
         /// Output of `objective`: its loss, of length 1.
         LOSS: f64 = "loss" @ Batch;
         /// Output of `objective`: derivative of the loss with respect to `new_logprob`.
@@ -274,6 +304,8 @@ pub mod columns {
         D_ENTROPY: f32 = "d_entropy" @ Token;
         /// Output of `objective`: derivative of the loss with respect to `new_value`.
         D_VALUE: f32 = "d_value" @ Token;
+        /// Output of `objective`: derivative of the loss with respect to `new_top_k_logprob`.
+        D_TOP_K_LOGPROB: f32 = "d_top_k_logprob" @ TopK;
         /// Output of `select`: 0 drop, 1 baseline only, 2 train.
         DECISION: u8 = "decision" @ Trajectory;
         /// Output of `select`, of length 1: the host should sample more.
@@ -283,7 +315,8 @@ pub mod columns {
     texts! {
         /// The environment's state before the response, as its key.
         STATE_TEXT = "state_text" @ Step;
-        /// The whole prompt that the response answers.
+        /// The user turn that the response answers: the observation with what the host wrote around it. What a query
+        /// adds stands at its end.
         PROMPT = "prompt" @ Step;
         /// What the environment showed before the response.
         OBSERVATION = "observation" @ Step;

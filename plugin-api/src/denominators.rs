@@ -2,10 +2,12 @@
 
 use crate::{
     column::columns::{
-        ROW_STEPS, ROW_TOKENS, ROW_WEIGHT, STEP_TOKENS, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES,
-        TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_STEPS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT,
+        KIND, PART_ROWS, PART_STEPS, PART_TOKENS, ROW_STEPS, ROW_TOKENS, ROW_WEIGHT, STEP_TOKENS, TOTAL_ROWS,
+        TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_STEPS,
+        TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT,
     },
     host::{Data, Table},
+    scheme::Part,
 };
 
 /// The denominators of one minibatch.
@@ -92,6 +94,60 @@ impl Denominators {
     }
 }
 
+/// How much of a minibatch is in a [`Part`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PartCount {
+    /// Tokens.
+    pub tokens: f64,
+    /// Steps that have one.
+    pub steps: f64,
+    /// Rows that have one.
+    pub rows: f64,
+}
+
+impl PartCount {
+    /// Counts a minibatch. Nothing is in a part whose column is missing, and without kinds only a part of all kinds has
+    /// tokens.
+    pub fn of(minibatch: &Table, part: &Part) -> Self {
+        let (Some(steps), Some(rows)) = (offsets(minibatch, STEP_TOKENS.name()), offsets(minibatch, ROW_STEPS.name()))
+        else {
+            return Self::default();
+        };
+        let kinds = match minibatch.get(KIND.name()) {
+            Some(Data::U8(kinds)) => Some(kinds),
+            _ => None,
+        };
+        let numbers = part.column.as_ref().map(|column| minibatch.get(column).and_then(Data::as_f32));
+        let has = |token: usize| {
+            let number = match numbers {
+                None => 0.0,
+                Some(numbers) => numbers.map_or(f32::NAN, |numbers| numbers[token]),
+            };
+            // No kind has this number.
+            let kind = kinds.map_or(u8::MAX, |kinds| kinds[token]);
+            part.has(kind, number)
+        };
+        let mut count = Self::default();
+        for row in rows.windows(2) {
+            let before = count.tokens;
+            for step in steps[row[0] as usize..=row[1] as usize].windows(2) {
+                let own = (step[0] as usize..step[1] as usize).filter(|token| has(*token)).count() as f64;
+                count.tokens += own;
+                count.steps += f64::from(u8::from(own > 0.0));
+            }
+            count.rows += f64::from(u8::from(count.tokens > before));
+        }
+        count
+    }
+
+    /// Puts the counts into a micro-batch's table.
+    pub fn put_into(self, table: &mut Table) {
+        table.put(PART_TOKENS, vec![self.tokens]);
+        table.put(PART_STEPS, vec![self.steps]);
+        table.put(PART_ROWS, vec![self.rows]);
+    }
+}
+
 fn offsets<'a>(table: &'a Table, name: &str) -> Option<&'a Vec<u32>> {
     match table.get(name) {
         Some(Data::U32(offsets)) if !offsets.is_empty() => Some(offsets),
@@ -124,5 +180,26 @@ mod tests {
                 trajectory_rows: vec![1.0, 1.0, 0.0],
             })
         );
+    }
+
+    #[test]
+    fn a_part_is_what_has_the_kind_and_a_number() {
+        let mut table = Table::default();
+        table.put(STEP_TOKENS, vec![0, 2, 3, 3, 5]);
+        table.put(ROW_STEPS, vec![0, 1, 3, 4]);
+        table.put(KIND, vec![0, 1, 1, 1, 0]);
+        table.set("score", vec![0.5, f32::NAN, -1.0, 2.0, 3.0]);
+        let count = |kinds: &[u8], column: Option<&str>| {
+            let count = PartCount::of(&table, &Part { kinds: kinds.to_vec(), column: column.map(str::to_owned) });
+            [count.tokens, count.steps, count.rows]
+        };
+        assert_eq!(count(&[], None), [5.0, 3.0, 3.0]);
+        assert_eq!(count(&[1], None), [3.0, 3.0, 3.0]);
+        assert_eq!(count(&[], Some("score")), [4.0, 3.0, 3.0]);
+        assert_eq!(count(&[1], Some("score")), [2.0, 2.0, 2.0]);
+        assert_eq!(count(&[2], Some("score")), [0.0, 0.0, 0.0]);
+        assert_eq!(count(&[], Some("absent")), [0.0, 0.0, 0.0]);
+        table.remove(KIND.name());
+        assert_eq!(PartCount::of(&table, &Part { kinds: vec![1], column: None }), PartCount::default());
     }
 }

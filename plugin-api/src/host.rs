@@ -327,6 +327,12 @@ pub fn read_queries(replies: &[RawReply]) -> Result<Vec<Query>, CallError> {
         .collect()
 }
 
+/// Whether a token column may hold NaN, which stands where no query asked: those of query results, by the name that this
+/// api has for them or by one that a scheme chose.
+pub fn may_have_gaps(name: &str) -> bool {
+    known_column(name).is_none() || name == crate::column::columns::TEACHER_LOGPROB.name()
+}
+
 /// The known column of a name, if this api has one.
 pub fn known_column(name: &str) -> Option<AnyColumn> {
     let texts = crate::column::columns::ALL_TEXTS.iter().map(|text| text.any());

@@ -74,6 +74,7 @@ mod error;
 pub mod host;
 #[doc(hidden)]
 pub mod manifest;
+pub mod math;
 mod outputs;
 mod params;
 mod query;
@@ -89,19 +90,19 @@ pub use batch::{Batch, Group, Layout, Row, Step, Texts, Trajectory};
 pub use column::{ACTION, AnyColumn, Column, Element, FORMAT, Level, NO_STATE, THINK, TextColumn, columns};
 pub use context::{Context, Host};
 #[cfg(feature = "host")]
-pub use denominators::Denominators;
+pub use denominators::{Denominators, PartCount};
 pub use error::{Error, Result};
 pub use outputs::{Advantages, Credit, Decision, Loss, Refreshed, Rewards, Selection};
 pub use params::{Bounded, Params};
 pub use query::{Queries, Query, QueryPolicy};
-pub use scheme::{Hook, Needs, Read, Scheme, State};
+pub use scheme::{Hook, Needs, Part, Read, Scheme, State};
 pub use statistics::{Scores, Spread};
 
 /// Everything that a scheme's file needs: `use accredit_plugin_api::prelude::*;`.
 pub mod prelude {
     pub use crate::{
         ACTION, Advantages, Batch, Column, Context, Credit, Decision, Error, FORMAT, Group, Hook, Host, Layout, Level,
-        Loss, NO_STATE, Needs, Queries, Query, QueryPolicy, Refreshed, Result, Rewards, Row, Scheme, Scores, Selection,
-        Spread, State, Step, THINK, Texts, Trajectory, choices, columns::*, export_plugin, fail, params,
+        Loss, NO_STATE, Needs, Part, Queries, Query, QueryPolicy, Refreshed, Result, Rewards, Row, Scheme, Scores,
+        Selection, Spread, State, Step, THINK, Texts, Trajectory, choices, columns::*, export_plugin, fail, params,
     };
 }

@@ -6,8 +6,8 @@ use crate::{
     column::{
         Column, Element,
         columns::{
-            ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, LOSS, REWARD, SAMPLE_MORE, TOKEN_REWARD, VALUE_TARGET,
-            WEIGHT,
+            ADVANTAGE, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, LOSS, REWARD, SAMPLE_MORE,
+            TOKEN_REWARD, VALUE_TARGET, WEIGHT,
         },
     },
     error::{Error, Result},
@@ -147,6 +147,8 @@ pub struct Loss<'a> {
     pub d_entropy: Option<&'a mut [f32]>,
     /// Derivative with respect to `new_value`, where the scheme reads it.
     pub d_value: Option<&'a mut [f32]>,
+    /// Derivative with respect to `new_top_k_logprob`, where the scheme reads it.
+    pub d_top_k_logprob: Option<&'a mut [f32]>,
 }
 
 impl<'a> Loss<'a> {
@@ -156,6 +158,7 @@ impl<'a> Loss<'a> {
             d_logprob: outputs.take(D_LOGPROB)?,
             d_entropy: outputs.take_optional(D_ENTROPY),
             d_value: outputs.take_optional(D_VALUE),
+            d_top_k_logprob: outputs.take_optional(D_TOP_K_LOGPROB),
         })
     }
 }

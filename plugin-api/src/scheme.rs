@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     abi::DType,
     batch::Batch,
-    column::AnyColumn,
+    column::{AnyColumn, Element},
     context::{Context, Host},
     error::{Error, Result},
     outputs::{Advantages, Credit, Loss, Refreshed, Rewards, Selection},
@@ -80,6 +80,32 @@ pub struct Needs {
     /// The smallest group that makes sense; 2 for a group-relative scheme.
     #[serde(default)]
     pub group_size: u32,
+    /// Columns that the results of its `queries` become; this and later schemes can read them.
+    #[serde(default)]
+    pub asks: Vec<Read>,
+    /// How many of the likeliest tokens at each place it reads; 0 is none.
+    #[serde(default)]
+    pub top_k: u32,
+    /// Some of the tokens, whose number in the minibatch it reads.
+    #[serde(default)]
+    pub part: Option<Part>,
+}
+
+/// Some of the tokens: those of certain kinds that have a number in a column. A scheme whose term is a mean over them
+/// declares them, and the host counts them over the whole minibatch: `part_tokens`, `part_steps`, `part_rows`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The kinds; empty means all.
+    pub kinds: Vec<u8>,
+    /// A column of 32-bit floats in which they have a number, where another token has NaN.
+    pub column: Option<String>,
+}
+
+impl Part {
+    /// Whether a token is in it, by its kind and its number in the column.
+    pub fn has(&self, kind: u8, number: f32) -> bool {
+        !number.is_nan() && (self.kinds.is_empty() || self.kinds.contains(&kind))
+    }
 }
 
 /// A column that a scheme reads.
@@ -104,6 +130,14 @@ impl Needs {
         self
     }
 
+    /// It must have a column whose name is not known here, for example because a parameter says it. See
+    /// [`Batch::get_named`].
+    #[must_use]
+    pub fn reads_named<T: Element>(mut self, name: &str) -> Self {
+        self.reads.push(Read { name: name.to_owned(), dtype: T::DTYPE.0 });
+        self
+    }
+
     /// It must have these columns if the condition holds.
     #[must_use]
     pub fn reads_if(self, condition: bool, columns: &[AnyColumn]) -> Self {
@@ -117,10 +151,31 @@ impl Needs {
         self
     }
 
+    /// The results of its `queries` become these columns.
+    #[must_use]
+    pub fn asks(mut self, columns: &[AnyColumn]) -> Self {
+        self.asks.extend(columns.iter().map(Read::of));
+        self
+    }
+
     /// It compares the trajectories of a group: groups of one are refused at the start.
     #[must_use]
     pub fn group_relative(mut self) -> Self {
         self.group_size = 2;
+        self
+    }
+
+    /// It reads columns of the `k` likeliest tokens at each place.
+    #[must_use]
+    pub fn top_k(mut self, k: u32) -> Self {
+        self.top_k = k;
+        self
+    }
+
+    /// It reads how many tokens of the minibatch are in this part.
+    #[must_use]
+    pub fn part(mut self, part: Part) -> Self {
+        self.part = Some(part);
         self
     }
 

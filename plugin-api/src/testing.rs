@@ -35,14 +35,15 @@ use crate::{
     abi::{HostFunctions, RawColumn, RawHost},
     batch::Layout,
     column::{
-        Column, Element,
+        Column, Element, TextColumn,
         columns::{
-            ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, GROUP_TRAJECTORIES, ITERATION, ITERATIONS, KIND,
-            LAYOUT, LOSS, OUTCOME, RAW_OUTCOME, RAW_REWARD, REWARD, ROW_STEPS, SAMPLE_MORE, STATUS, STEP_TOKENS,
-            TERMINAL, TOKEN_REWARD, TRAINED, TRAJECTORY_STEPS, UPDATE, UPDATES, VALUE_TARGET, WEIGHT,
+            ADVANTAGE, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, GROUP_TRAJECTORIES, ITERATION,
+            ITERATIONS, KIND, LAYOUT, LOSS, OUTCOME, RAW_OUTCOME, RAW_REWARD, REWARD, ROW_STEPS, SAMPLE_MORE, STATUS,
+            STEP_TOKENS, TERMINAL, TOKEN_REWARD, TOP_K, TRAINED, TRAJECTORY_STEPS, UPDATE, UPDATES, VALUE_TARGET,
+            WEIGHT,
         },
     },
-    denominators::Denominators,
+    denominators::{Denominators, PartCount},
     host::{CallError, Data, Instance, Table, read_queries},
     query::Query,
     rt,
@@ -99,7 +100,7 @@ impl TestBatch {
         Self { table }
     }
 
-    /// Sets a column.
+    /// Sets a column. Columns of the likeliest tokens come after `top_k`.
     ///
     /// # Panics
     /// If its length is not that of its level.
@@ -107,23 +108,55 @@ impl TestBatch {
     where
         Data: From<Vec<T>>,
     {
+        let expected = self.count(column.level());
+        assert_eq!(elements.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
+        self.table.put(column, elements);
+        self
+    }
+
+    /// Sets a column of texts.
+    ///
+    /// # Panics
+    /// If there is not one text for each element of its level.
+    pub fn set_texts<T: AsRef<str>>(&mut self, column: TextColumn, texts: &[T]) -> &mut Self {
+        let expected = self.count(column.level());
+        assert_eq!(texts.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
+        let (mut bytes, mut offsets): (Vec<u8>, Vec<u64>) = (Vec::new(), vec![0]);
+        for text in texts {
+            bytes.extend(text.as_ref().as_bytes());
+            offsets.push(bytes.len() as u64);
+        }
+        let (bytes_name, offsets_name) = column.parts();
+        self.table.set(bytes_name, bytes);
+        self.table.set(offsets_name, offsets);
+        self
+    }
+
+    /// How many elements a column of this level has.
+    fn count(&self, level: crate::Level) -> usize {
         let length = |name: &str| self.table.get(name).map_or(0, Data::len);
-        let expected = match column.level() {
+        match level {
             crate::Level::Batch => 1,
             crate::Level::Group => length(GROUP_TRAJECTORIES.name()) - 1,
             crate::Level::Trajectory => length(STATUS.name()),
             crate::Level::Step => length(TERMINAL.name()),
             crate::Level::Row => length(ROW_STEPS.name()) - 1,
             crate::Level::Token => length(KIND.name()),
-        };
-        assert_eq!(elements.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
-        self.table.put(column, elements);
-        self
+            crate::Level::TopK => self.tokens() * self.top_k(),
+        }
     }
 
     /// Number of response tokens.
     pub fn tokens(&self) -> usize {
         self.table.get(KIND.name()).map_or(0, Data::len)
+    }
+
+    /// How many of the likeliest tokens stand at each place: the column `top_k`, 0 without it.
+    pub fn top_k(&self) -> usize {
+        match self.table.get(TOP_K.name()) {
+            Some(Data::U32(k)) => k[0] as usize,
+            _ => 0,
+        }
     }
 
     /// The table itself.
@@ -143,6 +176,8 @@ pub struct TestLoss {
     pub d_entropy: Vec<f32>,
     /// Derivative with respect to `new_value`; NaN where the scheme did not write it.
     pub d_value: Vec<f32>,
+    /// Derivative with respect to `new_top_k_logprob`; NaN where the scheme did not write it.
+    pub d_top_k_logprob: Vec<f32>,
 }
 
 /// A scheme behind the boundary.
@@ -254,12 +289,16 @@ impl<S: Scheme> TestScheme<S> {
             let all: Vec<usize> = (0..denominators.trajectory_tokens.len()).collect();
             denominators.put_into(&mut inputs, &weight, &all);
         }
+        if let Some(part) = self.needs()?.part {
+            PartCount::of(&inputs, &part).put_into(&mut inputs);
+        }
         inputs.put(WEIGHT, weight);
         let mut outputs = Table::default();
         outputs.put(LOSS, vec![f64::NAN]);
         for column in [D_LOGPROB, D_ENTROPY, D_VALUE] {
             outputs.put(column, vec![f32::NAN; batch.tokens()]);
         }
+        outputs.put(D_TOP_K_LOGPROB, vec![f32::NAN; batch.tokens() * batch.top_k()]);
         let outputs = self.call(Hook::Objective, &inputs, outputs)?;
         let loss = match outputs.get(LOSS.name()) {
             Some(Data::F64(loss)) => loss[0],
@@ -270,6 +309,7 @@ impl<S: Scheme> TestScheme<S> {
             d_logprob: floats(&outputs, D_LOGPROB),
             d_entropy: floats(&outputs, D_ENTROPY),
             d_value: floats(&outputs, D_VALUE),
+            d_top_k_logprob: floats(&outputs, D_TOP_K_LOGPROB),
         })
     }
 

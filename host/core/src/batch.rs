@@ -6,15 +6,19 @@ use std::fmt;
 use accredit_plugin_api::{
     Column, Level, NO_STATE, TextColumn,
     columns::{
-        ACTION_TEXT, FEEDBACK, GROUP_TRAJECTORIES, KIND, LAYOUT, NEXT_STATE, OBSERVATION, OBSERVATION_TOKENS, OUTCOME,
-        PROMPT, RAW_OUTCOME, RAW_REWARD, RESPONSE, REWARD, ROW_STEPS, STATE, STATE_TEXT, STATUS, STEP_TOKENS, SUCCESS,
-        TASK, TERMINAL, TOKEN_ID, TOKEN_REWARD, TRAINED, TRAJECTORY_STEPS, VALID_ACTION,
+        ACTION_TEXT, FEEDBACK, GROUP_TRAJECTORIES, KIND, LAYOUT, NEW_TOP_K_LOGPROB, NEXT_STATE, OBSERVATION,
+        OBSERVATION_TOKENS, OUTCOME, PROMPT, RAW_OUTCOME, RAW_REWARD, RESPONSE, REWARD, ROW_STEPS, STATE, STATE_TEXT,
+        STATUS, STEP_TOKENS, SUCCESS, TASK, TEACHER_TOP_K_LOGPROB, TERMINAL, TOKEN_ID, TOKEN_REWARD, TOP_K, TOP_K_ID,
+        TRAINED, TRAJECTORY_STEPS, VALID_ACTION,
     },
-    host::{Data, Table, known_column},
+    host::{Data, Table, known_column, may_have_gaps},
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::episode::{Layout, Status, Step, TokenKind, Trajectory};
+use crate::{
+    episode::{Layout, Status, Step, TokenKind, Trajectory},
+    top_k::TopKColumns,
+};
 
 /// Where something stands, in the words of the rollout: shown in every error about data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,6 +70,21 @@ pub enum BatchError {
         column: String,
         /// The number, as text.
         value: String,
+    },
+    /// The lists of the likeliest tokens differ in length, or are empty.
+    #[error(
+        "{address}: `{column}` lists {found} of the likeliest tokens where others list {expected}; all list one \
+         number, at least 1"
+    )]
+    TopK {
+        /// Where.
+        address: Address,
+        /// The column.
+        column: String,
+        /// How many it lists.
+        found: usize,
+        /// How many the first list has.
+        expected: usize,
     },
     /// A column is there in one place and absent in another.
     #[error("{address}: column `{column}` is absent, and other steps have it")]
@@ -179,6 +198,14 @@ impl Batch {
         self.offsets(GROUP_TRAJECTORIES).len().saturating_sub(1)
     }
 
+    /// How many of the likeliest tokens stand at each place; 0 where there are no such columns.
+    pub fn top_k(&self) -> usize {
+        match self.table.get(TOP_K.name()) {
+            Some(Data::U32(k)) => k.first().map_or(0, |k| *k as usize),
+            _ => 0,
+        }
+    }
+
     /// A column of offsets.
     pub fn offsets(&self, column: Column<u32>) -> &[u32] {
         match self.table.get(column.name()) {
@@ -195,6 +222,28 @@ impl Batch {
         assert_eq!(elements.len(), self.tokens(), "column `{name}` has one element for each token");
         self.levels.insert(name.to_owned(), Level::Token);
         self.table.set(name.to_owned(), elements);
+    }
+
+    /// Adds the ids of the `k` likeliest tokens at each place, `k` for each response token.
+    ///
+    /// # Panics
+    /// If there is another number of them: the caller computed them for these tokens.
+    pub fn put_likeliest(&mut self, k: usize, ids: Vec<u32>) {
+        assert_eq!(ids.len(), k * self.tokens(), "{k} ids for each token");
+        self.levels.insert(TOP_K.name().to_owned(), Level::Batch);
+        self.levels.insert(TOP_K_ID.name().to_owned(), Level::TopK);
+        self.table.put(TOP_K, vec![k as u32]);
+        self.table.put(TOP_K_ID, ids);
+    }
+
+    /// Adds a column with a number for each of the likeliest tokens at each place.
+    ///
+    /// # Panics
+    /// If it has another length: the caller computed it for these tokens.
+    pub fn put_top_k(&mut self, column: Column<f32>, elements: Vec<f32>) {
+        assert_eq!(elements.len(), self.top_k() * self.tokens(), "`{}` has k elements for each token", column.name());
+        self.levels.insert(column.name().to_owned(), Level::TopK);
+        self.table.put(column, elements);
     }
 
     /// Adds a column at the level of the batch, or replaces it.
@@ -289,7 +338,9 @@ fn token_count(step: &Step) -> Option<usize> {
     if !tokens.token_id.is_empty() {
         return Some(tokens.token_id.len());
     }
-    tokens.columns.values().next().map(Vec::len)
+    let top_k = &tokens.top_k;
+    let lists = [top_k.id.len(), top_k.new_logprob.len(), top_k.teacher_logprob.len()];
+    tokens.columns.values().next().map(Vec::len).or(lists.into_iter().find(|length| *length > 0))
 }
 
 struct Builder<'a> {
@@ -362,9 +413,11 @@ impl<'a> Builder<'a> {
                 if self.layout == Layout::Step {
                     before = 0;
                 }
-                before +=
-                    step.context.len() + step.tokens.kind.iter().filter(|k| **k == TokenKind::Observation).count();
-                observation_tokens.push(before as u32);
+                let kinds = &step.tokens.kind;
+                let leading = kinds.iter().take_while(|kind| **kind == TokenKind::Observation).count();
+                let all = kinds.iter().filter(|kind| **kind == TokenKind::Observation).count();
+                observation_tokens.push((before + step.context.len() + leading) as u32);
+                before += step.context.len() + all;
                 step_tokens.push(step_tokens[step_tokens.len() - 1] + tokens as u32);
                 let reward = step.reward.unwrap_or(0.0);
                 sum += f64::from(reward);
@@ -487,6 +540,11 @@ impl<'a> Builder<'a> {
             })?;
             table.set(name.to_owned(), elements);
         }
+        let mut top_k = TopKColumns::of(with_tokens());
+        if !top_k.is_empty() {
+            self.each_step(|step, address| top_k.push(step, response_indices(step), address))?;
+            top_k.put_into(table);
+        }
         Ok(())
     }
 
@@ -583,7 +641,7 @@ fn check_episode(episode: &Trajectory, index: usize) -> Result<(), BatchError> {
         } else if !tokens.token_id.is_empty() {
             TOKEN_ID.name()
         } else {
-            tokens.columns.keys().next().map_or("", String::as_str)
+            tokens.columns.keys().next().map_or(TOP_K_ID.name(), String::as_str)
         };
         let fits = |column: &str, found: usize| {
             if found == expected {
@@ -603,12 +661,22 @@ fn check_episode(episode: &Trajectory, index: usize) -> Result<(), BatchError> {
         if !tokens.text.is_empty() {
             fits("text", tokens.text.len())?;
         }
+        for (column, length) in [
+            (TOP_K_ID.name(), tokens.top_k.id.len()),
+            (NEW_TOP_K_LOGPROB.name(), tokens.top_k.new_logprob.len()),
+            (TEACHER_TOP_K_LOGPROB.name(), tokens.top_k.teacher_logprob.len()),
+        ] {
+            if length > 0 {
+                fits(column, length)?;
+            }
+        }
         for (name, column) in &tokens.columns {
             if known_column(name).is_some_and(|known| known.level != Level::Token) {
                 return Err(BatchError::Reserved { address: address(Some(s), None), column: name.clone() });
             }
             fits(name, column.len())?;
-            for token in response_indices(step) {
+            let gaps = may_have_gaps(name);
+            for token in response_indices(step).filter(|token| !(gaps && column[*token].is_nan())) {
                 finite(column[token], name, Some(s), Some(token))?;
             }
         }
@@ -683,7 +751,22 @@ mod tests {
         let batch = Batch::build(&episodes, &[], &[]).unwrap();
         assert_eq!(batch.table.get("old_logprob"), Some(&Data::F32(vec![1.0, 3.0, 4.0])));
         assert_eq!(batch.offsets(STEP_TOKENS), [0, 2, 3]);
-        assert_eq!(batch.table.get("observation_tokens"), Some(&Data::U32(vec![1, 2])));
+        assert_eq!(batch.table.get("observation_tokens"), Some(&Data::U32(vec![0, 2])));
+    }
+
+    #[test]
+    fn the_environments_tokens_count_before_the_response_that_follows_them() {
+        let kinds: [&[TokenKind]; 3] =
+            [&[Observation, Think, Observation, Observation], &[Action, Observation], &[Observation, Action]];
+        let steps: Vec<Step> = kinds.iter().map(|kinds| step(0.0, kinds, &vec![0.0; kinds.len()])).collect();
+        let mut episodes = [episode("a", "1", steps)];
+        let counts = |episodes: &[Trajectory]| {
+            let batch = Batch::build(episodes, &[], &[]).unwrap();
+            batch.table.get("observation_tokens").cloned()
+        };
+        assert_eq!(counts(&episodes), Some(Data::U32(vec![1, 3, 5])));
+        episodes[0].layout = Layout::Step;
+        assert_eq!(counts(&episodes), Some(Data::U32(vec![1, 0, 1])));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// How a batch's rows are cut: what the model sees as one sequence in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,9 +58,41 @@ pub struct Tokens {
     /// character stands with the token that completes it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub text: Vec<String>,
-    /// Every other column by name: `old_logprob`, `ref_energy`, `entropy`, ...
+    /// The likeliest tokens at each place.
     #[serde(flatten)]
+    pub top_k: TopK,
+    /// Every other column by name: `old_logprob`, `ref_energy`, `entropy`, ... NaN, in a file `null`, stands where a
+    /// column of query results has no result.
+    #[serde(flatten, deserialize_with = "columns_with_nulls")]
     pub columns: BTreeMap<String, Vec<f32>>,
+}
+
+/// The likeliest tokens at each place, the same number `k` everywhere: one list of `k` for each token.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TopK {
+    /// Their ids.
+    #[serde(default, rename = "top_k_id", skip_serializing_if = "Vec::is_empty")]
+    pub id: Vec<Vec<u32>>,
+    /// Their log-probabilities under the policy as it is now.
+    #[serde(default, rename = "new_top_k_logprob", skip_serializing_if = "Vec::is_empty")]
+    pub new_logprob: Vec<Vec<f32>>,
+    /// Their log-probabilities under a teacher; none where there is no teacher.
+    #[serde(default, rename = "teacher_top_k_logprob", skip_serializing_if = "Vec::is_empty")]
+    pub teacher_logprob: Vec<Option<Vec<f32>>>,
+}
+
+impl TopK {
+    /// Whether there is no column of the likeliest tokens.
+    pub fn is_empty(&self) -> bool {
+        self.id.is_empty() && self.new_logprob.is_empty() && self.teacher_logprob.is_empty()
+    }
+}
+
+/// Columns whose `null` is NaN, which is how NaN is written.
+fn columns_with_nulls<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, Vec<f32>>, D::Error> {
+    let columns: BTreeMap<String, Vec<Option<f32>>> = BTreeMap::deserialize(deserializer)?;
+    let number = |number: Option<f32>| number.unwrap_or(f32::NAN);
+    Ok(columns.into_iter().map(|(name, column)| (name, column.into_iter().map(number).collect())).collect())
 }
 
 /// One turn: observation, response, and the environment's answer.
@@ -83,7 +115,7 @@ pub struct Step {
     /// What the environment showed before the response.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub observation: String,
-    /// The prompt that the response answers, as text; empty where it is the conversation so far.
+    /// The user turn that the response answers, as text: the observation with what the host wrote around it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
     /// What the policy wrote.
@@ -142,4 +174,29 @@ pub struct Trajectory {
 
 fn yes() -> bool {
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_null_is_not_a_number_and_is_written_as_null() {
+        let text = r#"{"kind":["think","action"],"teacher_logprob":[null,-0.5]}"#;
+        let tokens: Tokens = serde_json::from_str(text).unwrap();
+        let column = &tokens.columns["teacher_logprob"];
+        assert!(column[0].is_nan());
+        assert_eq!(column[1], -0.5);
+        assert_eq!(serde_json::to_string(&tokens).unwrap(), text);
+    }
+
+    #[test]
+    fn the_likeliest_tokens_are_lists_in_lists() {
+        let text = r#"{"kind":["think","action"],"top_k_id":[[3,1],[0,2]],"teacher_top_k_logprob":[null,[-1.0,-2.0]],"old_logprob":[-0.5,-1.5]}"#;
+        let tokens: Tokens = serde_json::from_str(text).unwrap();
+        assert_eq!(tokens.top_k.id, [[3, 1], [0, 2]]);
+        assert_eq!(tokens.top_k.teacher_logprob, [None, Some(vec![-1.0, -2.0])]);
+        assert_eq!(tokens.columns.keys().collect::<Vec<_>>(), ["old_logprob"]);
+        assert_eq!(serde_json::to_string(&tokens).unwrap(), text);
+    }
 }

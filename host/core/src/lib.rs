@@ -8,5 +8,6 @@ pub mod batch;
 pub mod episode;
 pub mod rng;
 mod slice;
+mod top_k;
 
 pub use slice::Slice;

@@ -40,6 +40,8 @@ impl Slice {
             new_row_steps.push(offset);
         }
 
+        let k = batch.top_k();
+        let likeliest: Vec<usize> = tokens.iter().flat_map(|token| token * k..(token + 1) * k).collect();
         let mut table = Table::default();
         table.put(GROUP_TRAJECTORIES, group_trajectories);
         table.put(TRAJECTORY_STEPS, trajectory_steps);
@@ -61,6 +63,7 @@ impl Slice {
                 Some(Level::Step) => &steps,
                 Some(Level::Row) => &rows,
                 Some(Level::Token) | None => &tokens,
+                Some(Level::TopK) => &likeliest,
             };
             table.set(name.to_owned(), data.gather(indices));
         }

@@ -1,13 +1,16 @@
 //! One micro-batch: `refresh`, then the objective: a loss and its derivative with respect to every fresh column.
 
+use std::cell::OnceCell;
+
 use accredit_core::{
     Slice,
     batch::{Address, Batch},
 };
 use accredit_plugin_api::{
-    Denominators, Hook,
+    Denominators, Hook, Part, PartCount,
     columns::{
-        ADVANTAGE, D_ENTROPY, D_LOGPROB, D_VALUE, LOSS, NEW_ENTROPY, NEW_LOGPROB, NEW_VALUE, VALUE_TARGET, WEIGHT,
+        ADVANTAGE, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, LOSS, NEW_ENTROPY, NEW_LOGPROB, NEW_TOP_K_LOGPROB,
+        NEW_VALUE, VALUE_TARGET, WEIGHT,
     },
     host::{Data, Table},
 };
@@ -26,6 +29,8 @@ pub struct Fresh<'a> {
     pub entropy: Option<&'a [f32]>,
     /// Values, where something reads them.
     pub value: Option<&'a [f32]>,
+    /// Log-probabilities of the likeliest tokens, where something reads them.
+    pub top_k_logprob: Option<&'a [f32]>,
 }
 
 /// What an objective gave for a micro-batch.
@@ -39,6 +44,8 @@ pub struct Evaluated {
     pub d_entropy: Option<Vec<f32>>,
     /// Derivative with respect to the values.
     pub d_value: Option<Vec<f32>>,
+    /// Derivative with respect to the log-probabilities of the likeliest tokens.
+    pub d_top_k_logprob: Option<Vec<f32>>,
     /// The advantages that it saw, after `refresh`.
     pub advantage: Vec<f32>,
 }
@@ -47,6 +54,9 @@ pub struct Evaluated {
 #[derive(Debug)]
 pub struct Minibatch {
     denominators: Denominators,
+    /// How much of it is in the objective's part, counted when the first micro-batch needs it.
+    part: OnceCell<PartCount>,
+    rows: Vec<usize>,
     trajectories: Vec<usize>,
 }
 
@@ -70,7 +80,11 @@ impl Minibatch {
             trajectory_weight: Vec::new(),
             trajectory_rows: Vec::new(),
         });
-        Self { denominators, trajectories: slice.trajectories.clone() }
+        Self { denominators, part: OnceCell::new(), rows: slice.rows.clone(), trajectories: slice.trajectories.clone() }
+    }
+
+    fn part(&self, batch: &Batch, part: &Part) -> PartCount {
+        *self.part.get_or_init(|| PartCount::of(&Slice::of(batch, &self.rows).table, part))
     }
 
     /// Tokens of the minibatch.
@@ -104,7 +118,9 @@ impl Pipeline {
             .collect();
         minibatch.denominators.put_into(&mut inputs, &weight, &places);
         inputs.put(NEW_LOGPROB, fresh.logprob.to_vec());
-        for (column, elements) in [(NEW_ENTROPY, fresh.entropy), (NEW_VALUE, fresh.value)] {
+        for (column, elements) in
+            [(NEW_ENTROPY, fresh.entropy), (NEW_VALUE, fresh.value), (NEW_TOP_K_LOGPROB, fresh.top_k_logprob)]
+        {
             if let Some(elements) = elements {
                 inputs.put(column, elements.to_vec());
             }
@@ -133,9 +149,15 @@ impl Pipeline {
         let Some(scheme) = &mut self.objective else {
             return Ok(Evaluated { advantage, ..Evaluated::default() });
         };
+        let needs = scheme.needs();
+        if let Some(part) = &needs.part {
+            minibatch.part(batch, part).put_into(&mut inputs);
+        }
         let tokens = micro_batch.tokens.len();
-        let reads = |name: &str| scheme.needs().reads.iter().any(|read| read.name == name);
+        let reads = |name: &str| needs.reads.iter().any(|read| read.name == name);
         let (entropy, value) = (reads(NEW_ENTROPY.name()), reads(NEW_VALUE.name()));
+        let top_k = reads(NEW_TOP_K_LOGPROB.name());
+        let k = batch.top_k();
         let mut outputs = Table::default();
         outputs.put(LOSS, vec![f64::NAN]);
         outputs.put(D_LOGPROB, vec![f32::NAN; tokens]);
@@ -145,6 +167,9 @@ impl Pipeline {
         if value {
             outputs.put(D_VALUE, vec![f32::NAN; tokens]);
         }
+        if top_k {
+            outputs.put(D_TOP_K_LOGPROB, vec![f32::NAN; tokens * k]);
+        }
         call(scheme, Hook::Objective, &[&inputs], &mut outputs)?;
 
         let loss = match outputs.get(LOSS.name()) {
@@ -152,14 +177,15 @@ impl Pipeline {
             _ => f64::NAN,
         };
         finite(scheme, Hook::Objective, LOSS.name(), &[loss], |_| address(0))?;
-        let mut derivative = |column: &'static str| {
+        let mut derivative = |column: &'static str, per_token: usize| {
             let elements = floats(&mut outputs, column);
-            finite(scheme, Hook::Objective, column, &elements, address).map(|()| elements)
+            finite(scheme, Hook::Objective, column, &elements, |i| address(i / per_token)).map(|()| elements)
         };
-        let d_logprob = derivative(D_LOGPROB.name())?;
-        let d_entropy = entropy.then(|| derivative(D_ENTROPY.name())).transpose()?;
-        let d_value = value.then(|| derivative(D_VALUE.name())).transpose()?;
-        Ok(Evaluated { loss, d_logprob, d_entropy, d_value, advantage })
+        let d_logprob = derivative(D_LOGPROB.name(), 1)?;
+        let d_entropy = entropy.then(|| derivative(D_ENTROPY.name(), 1)).transpose()?;
+        let d_value = value.then(|| derivative(D_VALUE.name(), 1)).transpose()?;
+        let d_top_k_logprob = top_k.then(|| derivative(D_TOP_K_LOGPROB.name(), k.max(1))).transpose()?;
+        Ok(Evaluated { loss, d_logprob, d_entropy, d_value, d_top_k_logprob, advantage })
     }
 }
 

@@ -9,7 +9,10 @@ use accredit_core::{
 };
 use accredit_plugin_api::{
     Hook, TextColumn,
-    columns::{ALL_TEXTS, NEW_ENTROPY, NEW_LOGPROB, NEW_VALUE, STEP_TOKENS},
+    columns::{
+        ALL_TEXTS, NEW_ENTROPY, NEW_LOGPROB, NEW_TOP_K_LOGPROB, NEW_VALUE, ROUND, ROUND_GROUPS, ROUNDS, STEP_TOKENS,
+    },
+    host::Data,
 };
 use serde::Serialize;
 use thiserror::Error;
@@ -26,6 +29,13 @@ pub enum OfflineError {
     /// The rollouts do not make a batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
+    /// No trajectory is left.
+    #[error(
+        "none of the {} trajectories can be used: {} failed, {} are not scored (a reward is null), {} have no response \
+         token",
+        .0.total(), .0.failed, .0.unscored, .0.empty
+    )]
+    Nothing(LeftOut),
     /// The credit could not be computed.
     #[error(transparent)]
     Credit(#[from] CreditError),
@@ -48,8 +58,15 @@ pub fn score(pipeline: &mut Pipeline, episodes: &[Trajectory], counters: Counter
     let texts = wanted_texts(pipeline);
     let mut batch = Batch::build(episodes, &[], &texts)?;
     counters.put_into(&mut batch);
+    if batch.trajectories() == 0 {
+        return Err(OfflineError::Nothing(batch.left_out));
+    }
     require_columns(pipeline, &batch, iteration)?;
     if pipeline.has(Hook::Select, iteration) {
+        let groups = batch.groups() as u64;
+        batch.put_scalar(ROUND, 0);
+        batch.put_scalar(ROUNDS, 1);
+        batch.put_scalar(ROUND_GROUPS, groups);
         let selected = pipeline.select(&batch, episodes.len(), iteration)?;
         batch = Batch::build(episodes, &selected.roles, &texts)?;
         counters.put_into(&mut batch);
@@ -108,8 +125,12 @@ fn evaluate(
     let slice = Slice::of(batch, &rows);
     let gather = |column| batch.table.f32(column).map(|elements| slice.gather(elements));
     let (logprob, entropy, value) = (gather(NEW_LOGPROB), gather(NEW_ENTROPY), gather(NEW_VALUE));
-    let fresh =
-        Fresh { logprob: logprob.as_deref().unwrap_or_default(), entropy: entropy.as_deref(), value: value.as_deref() };
+    let fresh = Fresh {
+        logprob: logprob.as_deref().unwrap_or_default(),
+        entropy: entropy.as_deref(),
+        value: value.as_deref(),
+        top_k_logprob: slice.column(NEW_TOP_K_LOGPROB.name()).and_then(Data::as_f32),
+    };
     let evaluated = pipeline.evaluate(batch, credit, &minibatch, &slice, fresh, iteration)?;
     Ok(Some((slice, evaluated)))
 }
@@ -151,6 +172,9 @@ pub struct ScoredStep {
     /// Derivative of the loss with respect to `new_value`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub d_value: Vec<f32>,
+    /// Derivative of the loss with respect to `new_top_k_logprob`: a list for each token.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub d_top_k_logprob: Vec<Vec<f32>>,
     /// What each shadow would have given, by its name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub shadows: BTreeMap<String, ScoredShadow>,
@@ -207,6 +231,14 @@ impl Scored {
                 columns.push((whole(d_value), |step| &mut step.d_value));
             }
         }
+        let likeliest = self.objective.as_ref().and_then(|(slice, evaluated)| {
+            let k = self.batch.top_k().max(1);
+            let mut whole = vec![vec![0.0; k]; self.batch.tokens()];
+            for (token, list) in slice.tokens.iter().zip(evaluated.d_top_k_logprob.as_ref()?.chunks(k)) {
+                whole[*token].copy_from_slice(list);
+            }
+            Some(whole)
+        });
         let offsets = self.batch.offsets(STEP_TOKENS);
         for (s, (episode, step)) in self.batch.step_sources().into_iter().enumerate() {
             let tokens = offsets[s] as usize..offsets[s + 1] as usize;
@@ -214,6 +246,9 @@ impl Scored {
             let slot = &mut out[episode].steps[step];
             for (column, place) in &columns {
                 *place(slot) = spread(kinds, &column[tokens.clone()]);
+            }
+            if let Some(likeliest) = &likeliest {
+                slot.d_top_k_logprob = spread(kinds, &likeliest[tokens.clone()]);
             }
             for shadow in &self.credit.shadows {
                 let scored = ScoredShadow {
@@ -244,8 +279,9 @@ impl Scored {
 
 type Slot = fn(&mut ScoredStep) -> &mut Vec<f32>;
 
-/// Puts the numbers of response tokens back among the environment's tokens, which get 0.
-fn spread(kinds: &[TokenKind], numbers: &[f32]) -> Vec<f32> {
+/// Puts the numbers, or lists of them, of response tokens back among the environment's tokens, which get 0 or an empty
+/// list.
+fn spread<T: Clone + Default>(kinds: &[TokenKind], numbers: &[T]) -> Vec<T> {
     if kinds.is_empty() {
         return numbers.to_vec();
     }
@@ -253,8 +289,8 @@ fn spread(kinds: &[TokenKind], numbers: &[f32]) -> Vec<f32> {
     kinds
         .iter()
         .map(|kind| match kind {
-            TokenKind::Observation => 0.0,
-            _ => numbers.next().copied().unwrap_or(0.0),
+            TokenKind::Observation => T::default(),
+            _ => numbers.next().cloned().unwrap_or_default(),
         })
         .collect()
 }

@@ -1,8 +1,10 @@
 //! The credit of a batch: `select`, `shape`, `advantage`, `weigh`, in the configuration's order.
 
+use std::collections::BTreeSet;
+
 use accredit_core::batch::{Address, Batch, Role};
 use accredit_plugin_api::{
-    Hook, Query,
+    Hook, Query, QueryPolicy,
     abi::RawColumn,
     columns::{
         ADVANTAGE, DECISION, ITERATION, ITERATIONS, OUTCOME, RAW_OUTCOME, RAW_REWARD, REWARD, SAMPLE_MORE, STEP_TOKENS,
@@ -11,7 +13,7 @@ use accredit_plugin_api::{
     host::{Data, Table, read_queries},
 };
 
-use super::check::{CreditError, finite, not_negative};
+use super::check::{CreditError, finite, first_not_finite, not_negative};
 use crate::plugin::Scheme;
 
 /// Where the run stands.
@@ -133,9 +135,17 @@ pub struct Selected {
 }
 
 impl Pipeline {
-    /// Whether any active scheme, shadows aside, has a hook.
+    /// Whether any active scheme, shadows aside, has a hook. Of the objective, `queries` counts.
     pub fn has(&self, hook: Hook, iteration: u64) -> bool {
+        let asks = |objective: &Scheme| hook == Hook::Queries && objective.needs().hooks.contains(&hook);
         self.stages.iter().any(|stage| !stage.shadow && stage.active(iteration) && stage.has(hook))
+            || self.objective.as_ref().is_some_and(asks)
+    }
+
+    /// Whether something has to give advantages: not so with an objective that does not read them.
+    pub fn needs_advantages(&self) -> bool {
+        let reads = |scheme: &Scheme| scheme.needs().reads.iter().any(|read| read.name == ADVANTAGE.name());
+        self.objective.as_ref().is_none_or(reads)
     }
 
     /// All schemes, the objective last.
@@ -189,18 +199,33 @@ impl Pipeline {
         Ok(Selected { roles, sample_more })
     }
 
-    /// Asks which texts to score.
+    /// Columns that the results of queries become.
+    pub fn announced(&self) -> BTreeSet<String> {
+        self.schemes().flat_map(|scheme| &scheme.needs().asks).map(|column| column.name.clone()).collect()
+    }
+
+    /// Asks which texts to score. A shadow asks too, if what it asks for can show in what it is logged for.
     pub fn queries(&mut self, batch: &Batch, iteration: u64) -> Result<Vec<Query>, CreditError> {
         let mut all = Vec::new();
-        for stage in self.trains(Hook::Queries, iteration) {
+        let asks = |stage: &&mut Stage| {
+            let shown = !stage.shadow || stage.has(Hook::Advantage) || stage.has(Hook::Weigh);
+            shown && stage.active(iteration)
+        };
+        let stages = self.stages.iter_mut().filter(asks).map(|stage| &mut stage.scheme);
+        for scheme in stages.chain(&mut self.objective) {
+            if !scheme.needs().hooks.contains(&Hook::Queries) {
+                continue;
+            }
             let mut raw = Vec::new();
             batch.table.raw(&mut raw);
-            let replies = stage.scheme.call(Hook::Queries, &raw, &mut [])?;
-            all.extend(read_queries(&replies).map_err(|error| CreditError::Reply {
-                label: stage.scheme.label().to_owned(),
+            let replies = scheme.call(Hook::Queries, &raw, &mut [])?;
+            let queries = read_queries(&replies).map_err(|error| CreditError::Reply {
+                label: scheme.label().to_owned(),
                 hook: Hook::Queries,
                 error,
-            })?);
+            })?;
+            check_queries(scheme, batch, &queries)?;
+            all.extend(queries);
         }
         Ok(all)
     }
@@ -229,8 +254,15 @@ impl Pipeline {
             summed = true;
             credit.value_target = value_target.or(credit.value_target);
         }
+        if let Some((_, index, value)) = first_not_finite(&credit.advantage) {
+            return Err(CreditError::Sum { value: value.to_string(), address: batch.address_of_token(index) });
+        }
         if !summed {
-            credit.advantage = batch.table.f32(ADVANTAGE).ok_or(CreditError::NoAdvantage)?.to_vec();
+            credit.advantage = match batch.table.f32(ADVANTAGE) {
+                Some(advantage) => advantage.to_vec(),
+                None if self.needs_advantages() => return Err(CreditError::NoAdvantage),
+                None => vec![0.0; tokens],
+            };
         }
 
         for stage in self.trains(Hook::Weigh, iteration) {
@@ -264,6 +296,32 @@ impl Pipeline {
         }
         Ok(shadows)
     }
+}
+
+/// Refuses requests that make no sense, before anything is paid for them.
+fn check_queries(scheme: &Scheme, batch: &Batch, queries: &[Query]) -> Result<(), CreditError> {
+    let steps = batch.offsets(STEP_TOKENS).len().saturating_sub(1);
+    let announced = |name: &str| scheme.needs().asks.iter().any(|column| column.name == name);
+    for query in queries {
+        let message = if query.step >= steps {
+            format!("it asks about step {}, and the batch has {steps}", query.step)
+        } else if !announced(&query.column) {
+            format!("it asks for the column `{}`, which its needs do not announce", query.column)
+        } else if query.target.as_ref().is_some_and(String::is_empty) {
+            format!("it asks for an empty target at {}", batch.address_of_step(query.step))
+        } else {
+            match query.policy {
+                QueryPolicy::Copy { every: 0 } => "it asks for a copy that is synchronised every 0 steps".to_owned(),
+                QueryPolicy::MovingAverage { rate } if !(0.0..=1.0).contains(&rate) => {
+                    format!("it asks for a moving average at rate {rate}, which is outside 0..=1")
+                }
+                _ => continue,
+            }
+        };
+        let (label, plugin) = (scheme.label().to_owned(), scheme.origin().to_string());
+        return Err(CreditError::Query { label, plugin, message });
+    }
+    Ok(())
 }
 
 fn weakest(a: Role, b: Role) -> Role {

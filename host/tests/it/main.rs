@@ -1,7 +1,10 @@
 //! The integration tests of the `accredit` package, in one binary.
 #![allow(clippy::unwrap_used)]
 
+#[cfg(feature = "torch")]
+mod configs;
 mod credit;
+mod critic;
 #[cfg(feature = "torch")]
 mod gradient;
 mod loader;

@@ -21,6 +21,15 @@
 //!
 //! The weights of earlier schemes are multiplied by `w_t`.
 //!
+//! The paper's ablation puts another signal in the place of `E_t`, with the rest as it is:
+//!
+//! | `signal` | what `E_t` is |
+//! | --- | --- |
+//! | `"energy"` | the energy of the reference, as above |
+//! | `"entropy"` | the entropy of the distribution that the token was drawn from |
+//! | `"surprisal"` | minus the token's log-probability under the policy before the update |
+//! | `"logprob-shift"` | that log-probability minus the reference's |
+//!
 //! # Fidelity
 //!
 //! The paper's text; no code of its authors was found. Our reading, where the text is silent:
@@ -29,6 +38,8 @@
 //!   unless it is set: only what is executed is meant to gain.
 //! - The paper gives no value of `eps`.
 //! - Mean and deviation are taken once over the whole batch that is trained, before it is cut into minibatches.
+//! - The paper's entropy is the reference's; the one here is that of the policy before the update, which a run computes
+//!   anyway. They are equal until the first update.
 //! - A response without an action takes no part in mean and deviation. A batch without any action token keeps its
 //!   weights.
 //!
@@ -40,15 +51,15 @@
 //! | `beta` | `0.5` | how far the weight of an action token can rise above 1 |
 //! | `format_weight` | `alpha` | weight of tokens that are neither |
 //! | `eps` | `1e-8` | added to the variance, inside the root |
-//! | `signal` | `"ref_energy"` | what tells confidence from doubt |
+//! | `signal` | `"energy"` | what tells confidence from doubt: `"energy"`, `"entropy"`, `"surprisal"`, `"logprob-shift"` |
 //!
 //! The paper's main setting is the default; its ablation finds `alpha = 0.3` best on WebShop. `alpha = 1, beta = 0`
 //! changes nothing.
 //!
 //! # What it needs
 //!
-//! The kind of each token and the reference model's energy, so a frozen reference is run over the batch once. Some other
-//! scheme must give the advantages. The paper trains with a token ratio, `low = 0.2`, `high = 0.28` and no dual clip.
+//! The kind of each token and its signal: the reference model's energy, so a frozen reference is run over the batch once;
+//! with `"entropy"` or `"surprisal"` no reference is needed. Some other scheme must give the advantages. The paper trains with a token ratio, `low = 0.2`, `high = 0.28` and no dual clip.
 //!
 //! # When it goes wrong
 //!
@@ -60,8 +71,9 @@
 //!
 //! # Metrics
 //!
-//! `action_tokens` (their number), `energy_mean`, `energy_sigma` (over them), `weight_think`, `weight_action` (the mean
-//! weight that this scheme gave).
+//! `action_tokens` (their number), `energy_mean`, `energy_sigma` (over them; called `entropy_mean`, `surprisal_mean` or
+//! `logprob_shift_mean` and so on with another signal), `weight_think`, `weight_action` (the mean weight that this scheme
+//! gave).
 //!
 //! # Example
 //!
@@ -99,13 +111,24 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-use accredit_plugin_api::prelude::*;
+mod statistics;
+mod weights;
+
+use accredit_plugin_api::{math, prelude::*};
+
+use crate::{statistics::mean_and_sigma, weights::Weights};
 
 choices! {
-    /// What tells the tokens that the reference is sure of from the others.
+    /// What tells the tokens that the model is sure of from the others.
     pub enum Signal {
         /// The reference model's energy: minus the log-sum-exp of its raw logits.
-        RefEnergy = "ref_energy",
+        Energy = "energy",
+        /// The entropy of the distribution that the token was drawn from, under the policy before the update.
+        Entropy = "entropy",
+        /// Minus the log-probability under the policy before the update.
+        Surprisal = "surprisal",
+        /// The log-probability under the policy before the update minus that under the reference.
+        LogprobShift = "logprob-shift",
     }
 }
 
@@ -125,15 +148,17 @@ params! {
         #[range((std::ops::Bound::Excluded(0.0), std::ops::Bound::Unbounded))]
         eps: f64 = 1e-8,
         /// What tells confidence from doubt.
-        signal: Signal = Signal::RefEnergy,
+        signal: Signal = Signal::Energy,
     }
 }
 
 /// The scheme.
 pub struct ActFocus {
     params: Params,
-    /// Signals of the batch's action tokens.
-    scratch: Vec<f32>,
+    /// The signal of every token, where it is not a column itself.
+    signal: Vec<f32>,
+    /// The signals of the batch's action tokens.
+    actions: Vec<f32>,
 }
 
 impl Scheme for ActFocus {
@@ -142,82 +167,77 @@ impl Scheme for ActFocus {
     const ABOUT: &'static str = "Less weight on think tokens, more on action tokens of high reference energy.";
 
     fn new(params: Params, _host: Host) -> Result<Self> {
-        Ok(Self { params, scratch: Vec::new() })
+        Ok(Self { params, signal: Vec::new(), actions: Vec::new() })
     }
 
     fn needs(&self) -> Needs {
-        Needs::hooks(&[Hook::Weigh]).reads(&[KIND.any(), self.signal().any()]).optional(&[TRAINED.any()])
+        let columns: &[_] = match self.params.signal {
+            Signal::Energy => &[REF_ENERGY.any()],
+            Signal::Entropy => &[ENTROPY.any()],
+            Signal::Surprisal => &[OLD_LOGPROB.any()],
+            Signal::LogprobShift => &[OLD_LOGPROB.any(), REF_LOGPROB.any()],
+        };
+        Needs::hooks(&[Hook::Weigh]).reads(&[KIND.any()]).reads(columns).optional(&[TRAINED.any()])
     }
 
     fn weigh(&mut self, batch: &Batch<'_>, credit: &mut Credit<'_>, context: &Context) -> Result<()> {
+        let Self { params, signal, actions } = self;
         let kind = batch.get(KIND)?;
-        let signal = batch.get(self.signal())?;
+        let signal = read(params.signal, batch, signal)?;
         let trained = batch.get_optional(TRAINED);
 
-        self.scratch.clear();
+        actions.clear();
         for trajectory in batch.trajectories() {
             if trained.is_none_or(|trained| trained[trajectory.index()]) {
                 let tokens = trajectory.tokens();
-                let actions = tokens.filter(|token| kind[*token] == ACTION);
-                self.scratch.extend(actions.map(|token| signal[token]));
+                let own = kind[tokens.clone()].iter().zip(&signal[tokens]);
+                actions.extend(own.filter(|(kind, _)| **kind == ACTION).map(|(_, signal)| *signal));
             }
         }
         let host = &context.host;
-        host.metric("action_tokens", self.scratch.len() as f64);
-        let Some((mean, sigma)) = mean_and_sigma(&mut self.scratch, self.params.eps) else {
+        host.metric("action_tokens", actions.len() as f64);
+        let Some((mean, sigma)) = mean_and_sigma(actions, params.eps) else {
             return Ok(());
         };
 
-        let format = self.params.format_weight.unwrap_or(self.params.alpha);
-        let mut action_sum = 0.0;
-        let mut action_count = 0.0;
-        let mut has_think = false;
-        for ((weight, kind), signal) in credit.weight.iter_mut().zip(kind).zip(signal) {
-            let factor = match *kind {
-                ACTION => {
-                    let z = (f64::from(*signal) - mean) / sigma;
-                    let factor = 1.0 + self.params.beta / (1.0 + (-z).exp());
-                    action_sum += factor;
-                    action_count += 1.0;
-                    factor
-                }
-                THINK => {
-                    has_think = true;
-                    self.params.alpha
-                }
-                _ => format,
-            };
-            *weight = (f64::from(*weight) * factor) as f32;
+        let alpha = params.alpha;
+        let format = params.format_weight.unwrap_or(alpha);
+        let weight = &mut *credit.weight;
+        let sums = math::run(Weights { kind, signal, mean, sigma, beta: params.beta, alpha, format, weight });
+        let [name_of_mean, name_of_sigma] = match params.signal {
+            Signal::Energy => ["energy_mean", "energy_sigma"],
+            Signal::Entropy => ["entropy_mean", "entropy_sigma"],
+            Signal::Surprisal => ["surprisal_mean", "surprisal_sigma"],
+            Signal::LogprobShift => ["logprob_shift_mean", "logprob_shift_sigma"],
+        };
+        host.metric(name_of_mean, mean);
+        host.metric(name_of_sigma, sigma);
+        if sums.actions > 0.0 {
+            host.metric("weight_action", sums.action_weight / sums.actions);
         }
-        host.metric("energy_mean", mean);
-        host.metric("energy_sigma", sigma);
-        host.metric("weight_action", action_sum / action_count);
-        if has_think {
-            host.metric("weight_think", self.params.alpha);
+        if sums.thinks > 0.0 {
+            host.metric("weight_think", alpha);
         }
         Ok(())
     }
 }
 
-impl ActFocus {
-    fn signal(&self) -> Column<f32> {
-        match self.params.signal {
-            Signal::RefEnergy => REF_ENERGY,
+/// The signal of every token: a column as it is, or computed from columns into the buffer.
+fn read<'a>(signal: Signal, batch: &Batch<'a>, buffer: &'a mut Vec<f32>) -> Result<&'a [f32]> {
+    match signal {
+        Signal::Energy => return batch.get(REF_ENERGY),
+        Signal::Entropy => return batch.get(ENTROPY),
+        Signal::Surprisal => {
+            buffer.clear();
+            buffer.extend(batch.get(OLD_LOGPROB)?.iter().map(|old| -old));
+        }
+        Signal::LogprobShift => {
+            let (old, reference) = (batch.get(OLD_LOGPROB)?, batch.get(REF_LOGPROB)?);
+            buffer.clear();
+            buffer.extend(old.iter().zip(reference).map(|(old, reference)| old - reference));
         }
     }
-}
-
-/// Mean, and root of the population variance plus `eps`. None without a value. Sorts the values first, so that the
-/// sums do not depend on the order of trajectories.
-fn mean_and_sigma(values: &mut [f32], eps: f64) -> Option<(f64, f64)> {
-    if values.is_empty() {
-        return None;
-    }
-    values.sort_unstable_by(f32::total_cmp);
-    let n = values.len() as f64;
-    let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|v| (f64::from(*v) - mean).powi(2)).sum();
-    Some((mean, (squares / n + eps).sqrt()))
+    Ok(buffer)
 }
 
 export_plugin!(ActFocus);
@@ -340,11 +360,48 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_the_energy_and_the_kinds() {
-        let needs = TestScheme::<ActFocus>::new("{}").unwrap().needs().unwrap();
-        let reads: Vec<&str> = needs.reads.iter().map(|read| read.name.as_str()).collect();
-        assert_eq!(reads, ["kind", "ref_energy"]);
-        for params in [r#"{"alpha": -0.1}"#, r#"{"eps": 0}"#, r#"{"signal": "entropy"}"#] {
+    fn another_signal_takes_the_energy_s_place() {
+        let tokens = vec![vec![(ACTION, -22.0), (THINK, 0.0), (ACTION, -21.0)], vec![(ACTION, -19.0), (ACTION, -16.0)]];
+        let expected = weights("{}", &batch(&tokens));
+        let energies: Vec<f32> = tokens.iter().flatten().map(|token| token.1).collect();
+        let shifted = |by: f32| energies.iter().map(|energy| by * energy).collect::<Vec<f32>>();
+        for (signal, columns, name) in [
+            ("entropy", vec![(ENTROPY, shifted(1.0))], "entropy_mean"),
+            ("surprisal", vec![(OLD_LOGPROB, shifted(-1.0))], "surprisal_mean"),
+            ("logprob-shift", vec![(OLD_LOGPROB, shifted(2.0)), (REF_LOGPROB, shifted(1.0))], "logprob_shift_mean"),
+        ] {
+            let mut batch = batch(&tokens);
+            batch.set(REF_ENERGY, vec![f32::NAN; energies.len()]);
+            for (column, numbers) in columns {
+                batch.set(column, numbers);
+            }
+            take_metrics();
+            assert_eq!(weights(&format!(r#"{{"signal": "{signal}"}}"#), &batch), expected, "{signal}");
+            assert_eq!(take_metrics()[name], [(-19.5, 1.0)]);
+        }
+    }
+
+    #[test]
+    fn an_energy_that_is_no_number_stays_visible() {
+        let tokens = vec![(ACTION, f32::NAN), (ACTION, 1.0), (THINK, 0.0)];
+        let found = weights("{}", &batch(&[tokens]));
+        assert!(found[0].is_nan() && found[1].is_nan());
+        assert_eq!(found[2], 0.1);
+    }
+
+    #[test]
+    fn it_reads_its_signal_and_the_kinds() {
+        for (params, expected) in [
+            ("{}", ["kind", "ref_energy"].as_slice()),
+            (r#"{"signal": "entropy"}"#, &["kind", "entropy"]),
+            (r#"{"signal": "surprisal"}"#, &["kind", "old_logprob"]),
+            (r#"{"signal": "logprob-shift"}"#, &["kind", "old_logprob", "ref_logprob"]),
+        ] {
+            let needs = TestScheme::<ActFocus>::new(params).unwrap().needs().unwrap();
+            let reads: Vec<&str> = needs.reads.iter().map(|read| read.name.as_str()).collect();
+            assert_eq!(reads, expected, "{params}");
+        }
+        for params in [r#"{"alpha": -0.1}"#, r#"{"eps": 0}"#, r#"{"signal": "loudness"}"#] {
             assert!(TestScheme::<ActFocus>::new(params).is_err(), "{params}");
         }
     }

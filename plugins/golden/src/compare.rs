@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 /// The largest relative difference that 32-bit columns may make.
@@ -34,6 +34,15 @@ fn push(value: &Value, out: &mut Vec<f64>) -> Result<()> {
         other => bail!("{other} is no number"),
     }
     Ok(())
+}
+
+/// A list of names as their places among all names.
+pub fn places(value: &Value, names: &[&str]) -> Result<Vec<f64>> {
+    let place = |value: &Value| {
+        let place = names.iter().position(|name| value.as_str() == Some(name));
+        place.map(|place| place as f64).with_context(|| format!("{value} is not among {}", names.join(", ")))
+    };
+    value.as_array().with_context(|| format!("{value} is no list"))?.iter().map(place).collect()
 }
 
 /// Both without the rows that are not compared; each then has one number for each row.
@@ -92,6 +101,13 @@ mod tests {
         assert_eq!(flatten(&json!([[1, 2.5], [], [-3]])).unwrap(), [1.0, 2.5, -3.0]);
         assert_eq!(flatten(&json!(4)).unwrap(), [4.0]);
         assert!(flatten(&json!([["x"]])).is_err());
+    }
+
+    #[test]
+    fn names_are_compared_by_their_places() {
+        assert_eq!(places(&json!(["c", "a"]), &["a", "b", "c"]).unwrap(), [2.0, 0.0]);
+        assert!(places(&json!(["d"]), &["a"]).is_err());
+        assert!(places(&json!("a"), &["a"]).is_err());
     }
 
     #[test]

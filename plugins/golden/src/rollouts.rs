@@ -1,6 +1,7 @@
 //! Golden rollouts as episodes of the host.
 
-use accredit_core::episode::{Layout, Status, Step, TokenKind, Tokens, Trajectory};
+use accredit_core::episode::{Layout, Status, Step, TokenKind, Tokens, TopK, Trajectory};
+use accredit_plugin_api::columns::TEACHER_LOGPROB;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
@@ -59,17 +60,22 @@ pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> 
                 if layout == Layout::Step {
                     drop_observations(&mut tokens);
                 }
-                let masked = match layout {
-                    Layout::Trajectory => run.masked_rows.contains(&index),
-                    Layout::Step => run.masked_rows.contains(&(rows + steps.len())),
+                let row = match layout {
+                    Layout::Trajectory => index,
+                    Layout::Step => rows + steps.len(),
                 };
-                if masked {
+                if run.masked_rows.contains(&row) {
                     tokens.kind.fill(TokenKind::Observation);
+                }
+                if run.teacher_rows.as_ref().is_some_and(|with_teacher| !with_teacher.contains(&row))
+                    && let Some(teacher) = tokens.columns.get_mut(TEACHER_LOGPROB.name())
+                {
+                    teacher.fill(f32::NAN);
                 }
                 steps.push(Step {
                     state: Some(step.state_key.clone()),
                     next_state: step.next_state_key.clone(),
-                    reward: Some(step.reward as f32),
+                    reward: Some(if run.no_rewards { 0.0 } else { step.reward as f32 }),
                     terminal: step.done,
                     valid_action: true,
                     tokens,
@@ -82,7 +88,7 @@ pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> 
                 group: group.group_id.clone(),
                 trajectory: source.traj_id.clone(),
                 status: if source.truncated { Status::TruncatedSteps } else { Status::Completed },
-                outcome: Some(source.outcome_reward as f32),
+                outcome: Some(if run.no_rewards { 0.0 } else { source.outcome_reward as f32 }),
                 steps,
                 ..Trajectory::default()
             });
@@ -152,8 +158,14 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
                 for step in &episode.steps {
                     for (token, kind) in step.tokens.kind.iter().enumerate() {
                         let one = |(name, column): (&String, &Vec<f32>)| (name.clone(), vec![column[token]]);
+                        let top_k = &step.tokens.top_k;
                         let tokens = Tokens {
                             kind: vec![*kind],
+                            top_k: TopK {
+                                id: alone_in(&top_k.id, token),
+                                new_logprob: alone_in(&top_k.new_logprob, token),
+                                teacher_logprob: alone_in(&top_k.teacher_logprob, token),
+                            },
                             columns: step.tokens.columns.iter().map(one).collect(),
                             ..Tokens::default()
                         };
@@ -166,6 +178,11 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
             batches
         }
     }
+}
+
+/// The list of one token in a list of its own; an absent column stays absent.
+fn alone_in<T: Clone>(lists: &[T], token: usize) -> Vec<T> {
+    lists.get(token).cloned().into_iter().collect()
 }
 
 /// The place of each row's first response token in a list of all tokens; none for a row without one.
@@ -236,6 +253,13 @@ mod tests {
     }
 
     #[test]
+    fn rewards_can_be_left_out() {
+        let run = Run { no_rewards: true, ..run() };
+        let episodes = episodes(&input(), Layout::Trajectory, &run, None).unwrap();
+        assert_eq!((episodes[0].outcome, episodes[0].steps[0].reward), (Some(0.0), Some(0.0)));
+    }
+
+    #[test]
     fn a_masked_row_has_no_response_token() {
         let run = Run { masked_rows: [1].into(), ..run() };
         let masked = |layout| -> Vec<bool> {
@@ -245,6 +269,18 @@ mod tests {
         };
         assert_eq!(masked(Layout::Step), [false, true]);
         assert_eq!(masked(Layout::Trajectory), [false, false]);
+    }
+
+    #[test]
+    fn a_row_of_which_no_teacher_was_asked_has_no_number() {
+        let mut input = input();
+        for step in &mut input.groups[0].trajectories[0].steps {
+            step.tokens.columns.insert("teacher_logprob".into(), vec![-1.0; step.tokens.kind.len()]);
+        }
+        let run = Run { teacher_rows: Some([0].into()), ..run() };
+        let episode = &episodes(&input, Layout::Step, &run, None).unwrap()[0];
+        let unasked = |step: usize| episode.steps[step].tokens.columns["teacher_logprob"].iter().all(|t| t.is_nan());
+        assert_eq!((unasked(0), unasked(1)), (false, true));
     }
 
     #[test]

@@ -53,6 +53,14 @@ impl<'a> Settings<'a> {
         }
     }
 
+    /// A whole number that is not negative.
+    pub fn whole(&mut self, key: &str) -> Result<u64> {
+        match self.value(key).and_then(Value::as_u64) {
+            Some(number) => Ok(number),
+            None => inexpressible(format!("the setting `{key}` is no whole number")),
+        }
+    }
+
     /// A text.
     pub fn text(&mut self, key: &str) -> Result<&'a str> {
         match self.value(key) {
@@ -86,6 +94,20 @@ impl<'a> Settings<'a> {
         match indices {
             Some(indices) => Ok(indices),
             None => inexpressible(format!("the setting `{key}` is {value}, and no list of rows")),
+        }
+    }
+
+    /// Rows that a list of zeros and ones lets through, if it is there and not null.
+    pub fn optional_mask(&mut self, key: &str) -> Result<Option<BTreeSet<usize>>> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let mask = value.as_array().and_then(|list| list.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>());
+        match mask {
+            Some(mask) if mask.iter().all(|value| *value == 0.0 || *value == 1.0) => {
+                Ok(Some(mask.iter().enumerate().filter(|(_, value)| **value == 1.0).map(|(row, _)| row).collect()))
+            }
+            _ => inexpressible(format!("the setting `{key}` is {value}, and no mask of rows")),
         }
     }
 
@@ -132,5 +154,16 @@ mod tests {
         assert!(settings.number("mode").is_err());
         assert!(settings.number("absent").is_err());
         assert_eq!(settings.finish(), inexpressible("nothing reads the settings note"));
+    }
+
+    #[test]
+    fn a_mask_lets_rows_through_by_its_ones() {
+        let Value::Object(values) = json!({"active": [1.0, 0.0, 1, 0], "share": [0.5]}) else {
+            unreachable!("an object");
+        };
+        let mut settings = Settings::new(&values);
+        assert_eq!(settings.optional_mask("active"), Ok(Some([0, 2].into())));
+        assert!(settings.optional_mask("share").is_err());
+        assert_eq!(settings.optional_mask("absent"), Ok(None));
     }
 }

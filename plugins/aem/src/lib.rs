@@ -177,9 +177,10 @@ impl Scheme for Aem {
             Over::Batch => calibrate(0..batch.steps().len()),
         }
         for step in batch.steps() {
-            let coefficient = self.coefficient[step.index()];
+            // In 32 bits, as the columns are: a step of 64 bits in between would cost more than the rest of the hook.
+            let coefficient = self.coefficient[step.index()] as f32;
             for advantage in &mut credit.advantage[step.tokens()] {
-                *advantage = (f64::from(*advantage) * coefficient) as f32;
+                *advantage *= coefficient;
             }
         }
         let host = &context.host;

@@ -8,7 +8,7 @@ pub struct StepAdvantages {
     /// By the step's index in the batch.
     pub of_step: Vec<f64>,
     /// Those of steps with a response, for the quartiles.
-    sorted: Vec<f64>,
+    counted: Vec<f64>,
 }
 
 impl StepAdvantages {
@@ -22,28 +22,31 @@ impl StepAdvantages {
     /// `advantage_iqr`, the distance between their quartiles (linear between neighbours), and `advantage_above_one`, the
     /// share whose size is above 1.
     pub fn write(&mut self, batch: &Batch<'_>, out: &mut [f32], host: &Host) {
-        self.sorted.clear();
+        self.counted.clear();
         let mut above_one = 0_u32;
         for step in batch.steps().filter(|step| !step.tokens().is_empty()) {
             let advantage = self.of_step[step.index()];
             out[step.tokens()].fill(advantage as f32);
-            self.sorted.push(advantage);
+            self.counted.push(advantage);
             above_one += u32::from(advantage.abs() > 1.0);
         }
-        if self.sorted.is_empty() {
+        if self.counted.is_empty() {
             return;
         }
-        self.sorted.sort_unstable_by(f64::total_cmp);
-        host.metric("advantage_iqr", quantile(&self.sorted, 0.75) - quantile(&self.sorted, 0.25));
-        host.metric("advantage_above_one", f64::from(above_one) / self.sorted.len() as f64);
+        let iqr = quantile(&mut self.counted, 0.75) - quantile(&mut self.counted, 0.25);
+        host.metric("advantage_iqr", iqr);
+        host.metric("advantage_above_one", f64::from(above_one) / self.counted.len() as f64);
     }
 }
 
-/// The quantile of sorted numbers, of which there is at least one.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let place = share * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
-    below + (above - below) * place.fract()
+/// The quantile of numbers, of which there is at least one; it changes their order.
+fn quantile(numbers: &mut [f64], share: f64) -> f64 {
+    let place = share * (numbers.len() - 1) as f64;
+    let (_, below, above) = numbers.select_nth_unstable_by(place.floor() as usize, f64::total_cmp);
+    let below = *below;
+    // What stands above is not sorted; without anything there the place is a number's own.
+    let next = above.iter().copied().min_by(f64::total_cmp).unwrap_or(below);
+    below + (next - below) * place.fract()
 }
 
 #[cfg(test)]
@@ -52,8 +55,9 @@ mod tests {
 
     #[test]
     fn quantiles_are_linear_between_neighbours() {
-        let sorted = [0.0, 1.0, 2.0, 10.0];
-        assert_eq!((quantile(&sorted, 0.25), quantile(&sorted, 0.75)), (0.75, 4.0));
-        assert_eq!(quantile(&[3.0], 0.75), 3.0);
+        let mut numbers = [2.0, 0.0, 10.0, 1.0];
+        assert_eq!((quantile(&mut numbers, 0.75), quantile(&mut numbers, 0.25)), (4.0, 0.75));
+        assert_eq!(quantile(&mut numbers, 1.0), 10.0);
+        assert_eq!(quantile(&mut [3.0], 0.75), 3.0);
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use crossbeam::channel::{self, Receiver, RecvTimeoutError, Sender};
 
-use crate::{Environment, EnvironmentError, Outcome, Turn};
+use crate::{Environment, EnvironmentError, Outcome, Task, Turn};
 use round::{Job, Report, Round, job};
 
 /// A turn to play.
@@ -111,10 +111,14 @@ impl Pool {
     }
 
     /// Starts an episode for each of these pairs of an index and a seed. The answers are in the order of the requests.
-    pub fn reset_all(&mut self, requests: Vec<(usize, u64)>, timeout: Option<Duration>) -> Vec<Result<Turn, Failure>> {
-        let calls = requests
-            .into_iter()
-            .map(|(index, seed)| (index, move |environment: &mut dyn Environment| environment.reset(seed)));
+    pub fn reset_all(
+        &mut self,
+        requests: Vec<(usize, u64)>,
+        timeout: Option<Duration>,
+    ) -> Vec<Result<(Turn, Task), Failure>> {
+        let calls = requests.into_iter().map(|(index, seed)| {
+            (index, move |environment: &mut dyn Environment| Ok((environment.reset(seed)?, environment.task())))
+        });
         self.call_all(calls.collect(), timeout)
     }
 

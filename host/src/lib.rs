@@ -8,6 +8,7 @@
 //! | [`plugin`] | plugins: found, inspected, loaded, called |
 //! | [`credit`] | the schemes of a configuration, run over a batch |
 //! | [`rollout`] | playing episodes, and the files that hold them |
+//! | [`critic`] | the value model, where a scheme needs one |
 //! | [`scoring`], [`update`], [`checkpoint`] | signals, optimiser steps, and what a run needs to go on |
 //! | [`telemetry`] | the run folder, metrics, progress |
 //!
@@ -19,6 +20,8 @@ pub mod checkpoint;
 pub mod commands;
 pub mod config;
 pub mod credit;
+#[cfg(feature = "torch")]
+pub mod critic;
 pub mod plugin;
 pub mod rollout;
 #[cfg(feature = "torch")]

@@ -15,7 +15,10 @@ use accredit_core::{
     episode::Trajectory,
     rng::{Purpose, Stream},
 };
-use accredit_plugin_api::Hook;
+use accredit_plugin_api::{
+    Hook,
+    columns::{ROUND, ROUND_GROUPS, ROUNDS},
+};
 use accredit_torch::{Model, Optimizer};
 use anyhow::{Context, Result};
 
@@ -23,6 +26,7 @@ use crate::{
     checkpoint,
     config::{Config, KeepRollouts},
     credit::{Counters, Credit, Pipeline, offline::wanted_texts, plan::Signals},
+    critic::Learner,
     rollout::{
         collect::{Collector, Play, Played, Sampling},
         file,
@@ -30,7 +34,7 @@ use crate::{
         tasks::Tasks,
         tokenizer::Tokenizer,
     },
-    scoring::{self, Rows},
+    scoring::{self, Answered, Models, Rows, Scorers, Teachers},
     telemetry::{Metrics, MetricsFile, Progress, RunFolder, names},
     update::{self, Pace, Updated},
 };
@@ -45,6 +49,8 @@ pub struct Run {
     tasks: Tasks,
     policy: Model,
     reference: Option<Model>,
+    teachers: Teachers,
+    critic: Option<Learner>,
     optimizer: Optimizer,
     pipeline: Pipeline,
     signals: Signals,
@@ -72,13 +78,17 @@ impl Run {
             let (mut batch, rows) = self.score(&rollout.played.episodes, &rollout.roles)?;
             batch.write_back(&mut rollout.played.episodes, &self.signals.names());
             clock.lap(&mut metrics, "score");
+            let answered = self.ask(&mut batch, &rollout.played.episodes)?;
+            clock.lap(&mut metrics, "query");
             let credit = self.credit(&mut batch)?;
             clock.lap(&mut metrics, "adv");
             let updated = self.update(&mut batch, &rows, &credit)?;
             clock.lap(&mut metrics, "update_actor");
 
             summary::rollout(&mut metrics, &rollout.played);
+            summary::queries(&mut metrics, answered);
             summary::credit(&mut metrics, &batch, &credit);
+            summary::values(&mut metrics, &batch, &credit);
             summary::schemes(&mut metrics, &mut self.pipeline);
             summary::update(&mut metrics, &updated, self.update);
             self.iteration += 1;
@@ -96,6 +106,9 @@ impl Run {
             self.save_if_due()?;
         }
         progress.finish();
+        if !stop::asked() {
+            progress.say(&format!("done; everything is in {}", self.folder.path().display()));
+        }
         if stop::asked() && self.iteration < self.config.iterations {
             self.save()?;
             progress.say(&format!(
@@ -137,6 +150,9 @@ impl Run {
             }
             let mut batch = Batch::build(&rollout.played.episodes, &[], &texts)?;
             self.counters().put_into(&mut batch);
+            batch.put_scalar(ROUND, round);
+            batch.put_scalar(ROUNDS, self.config.rollout.refill_rounds as u64 + 1);
+            batch.put_scalar(ROUND_GROUPS, self.config.rollout.groups as u64);
             let selected = self.pipeline.select(&batch, rollout.played.episodes.len(), self.iteration)?;
             rollout.roles = selected.roles;
             if !selected.sample_more {
@@ -164,16 +180,37 @@ impl Run {
         let mut batch = Batch::build(episodes, roles, &wanted_texts(&self.pipeline))?;
         self.counters().put_into(&mut batch);
         let rows = Rows::of(&batch, episodes);
+        let models = Models {
+            policy: &self.policy,
+            reference: self.reference.as_ref(),
+            critic: self.critic.as_ref().map(Learner::critic),
+        };
         scoring::signals(
             &mut batch,
             &rows,
-            &self.policy,
-            self.reference.as_ref(),
+            models,
             self.signals,
             self.temperature(),
             self.config.update.micro_batch_tokens,
         )?;
         Ok((batch, rows))
+    }
+
+    /// Asks the schemes which texts to score, and scores them.
+    fn ask(&mut self, batch: &mut Batch, episodes: &[Trajectory]) -> Result<Answered> {
+        let announced = self.pipeline.announced();
+        if announced.is_empty() {
+            return Ok(Answered::default());
+        }
+        let queries = self.pipeline.queries(batch, self.iteration)?;
+        self.teachers.make(&queries, &self.policy)?;
+        let scorers = Scorers {
+            policy: &self.policy,
+            teachers: &self.teachers,
+            temperature: self.temperature(),
+            tokens_per_pass: self.config.update.micro_batch_tokens,
+        };
+        Ok(scoring::answer(batch, episodes, &queries, &announced, scorers, &self.tokenizer, &self.prompter)?)
     }
 
     /// Asks the schemes for the credit of every token.
@@ -190,6 +227,8 @@ impl Run {
         let updated = update::update(
             &self.policy,
             &mut self.optimizer,
+            &mut self.teachers,
+            self.critic.as_mut(),
             &mut self.pipeline,
             batch,
             rows,
@@ -259,8 +298,10 @@ impl Run {
             &self.folder.checkpoints(),
             self.config.checkpoint.keep,
             &self.policy,
+            &self.teachers,
             &self.folder.tokenizer(),
             &self.optimizer,
+            self.critic.as_ref(),
             &mut self.pipeline,
             self.iteration,
             self.update,

@@ -184,6 +184,13 @@ pub mod columns {
         UPDATE: u64 = "update" @ Batch;
         /// Optimiser steps planned in all.
         UPDATES: u64 = "updates" @ Batch;
+        /// Which round of sampling this is in its iteration, from 0; with `select` only, as the two that follow. Each
+        /// round adds groups to those that stand already.
+        ROUND: u64 = "round" @ Batch;
+        /// How many rounds of sampling an iteration has at most.
+        ROUNDS: u64 = "rounds" @ Batch;
+        /// How many groups one round of sampling plays.
+        ROUND_GROUPS: u64 = "round_groups" @ Batch;
 
         /// The episode's reward: the undiscounted sum of its step rewards, or what the rollout file says. After
         /// `shape` it holds the shaped rewards.
@@ -308,7 +315,8 @@ pub mod columns {
     texts! {
         /// The environment's state before the response, as its key.
         STATE_TEXT = "state_text" @ Step;
-        /// The whole prompt that the response answers.
+        /// The user turn that the response answers: the observation with what the host wrote around it. What a query
+        /// adds stands at its end.
         PROMPT = "prompt" @ Step;
         /// What the environment showed before the response.
         OBSERVATION = "observation" @ Step;

@@ -25,14 +25,26 @@ pub enum QueryPolicy {
     },
 }
 
-/// One request.
-#[derive(Clone, Debug)]
+/// One request: a step's prompt with something added, and a text to score after it.
+///
+/// The result is a token column of 32-bit log-probabilities (nats), like any signal. Its form depends on what is
+/// scored:
+///
+/// - The response itself: each response token has its own log-probability, at the temperature of training.
+/// - A `target`: it has a length of its own, so every response token of the step holds one and the same number, the mean
+///   log-probability of the target's tokens. The target stands where the response would begin, right after the prompt;
+///   neither the response nor an end of turn is part of it.
+///
+/// A response token of a step for which nothing was asked holds NaN. A step without a response token can hold no result.
+/// A column that the scheme announced with [`Needs::asks`](crate::Needs::asks) is there in every iteration: where no
+/// query names it, it holds NaN throughout.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Query {
-    /// Index of the step whose response is scored.
+    /// Index of the step whose response is scored, or in whose place the target is.
     pub step: usize,
-    /// Text that is added to the user turn before the response.
+    /// Text that is appended, as it is, to the user turn before the response.
     pub added: String,
-    /// Another text to score in place of the response.
+    /// Another text to score in place of the response; not empty.
     pub target: Option<String>,
     /// Who scores.
     pub policy: QueryPolicy,

@@ -80,6 +80,9 @@ pub struct Needs {
     /// The smallest group that makes sense; 2 for a group-relative scheme.
     #[serde(default)]
     pub group_size: u32,
+    /// Columns that the results of its `queries` become; this and later schemes can read them.
+    #[serde(default)]
+    pub asks: Vec<Read>,
     /// How many of the likeliest tokens at each place it reads; 0 is none.
     #[serde(default)]
     pub top_k: u32,
@@ -145,6 +148,13 @@ impl Needs {
     #[must_use]
     pub fn optional(mut self, columns: &[AnyColumn]) -> Self {
         self.optional.extend(columns.iter().map(Read::of));
+        self
+    }
+
+    /// The results of its `queries` become these columns.
+    #[must_use]
+    pub fn asks(mut self, columns: &[AnyColumn]) -> Self {
+        self.asks.extend(columns.iter().map(Read::of));
         self
     }
 

@@ -108,8 +108,34 @@ impl TestBatch {
     where
         Data: From<Vec<T>>,
     {
+        let expected = self.count(column.level());
+        assert_eq!(elements.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
+        self.table.put(column, elements);
+        self
+    }
+
+    /// Sets a column of texts.
+    ///
+    /// # Panics
+    /// If there is not one text for each element of its level.
+    pub fn set_texts<T: AsRef<str>>(&mut self, column: TextColumn, texts: &[T]) -> &mut Self {
+        let expected = self.count(column.level());
+        assert_eq!(texts.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
+        let (mut bytes, mut offsets): (Vec<u8>, Vec<u64>) = (Vec::new(), vec![0]);
+        for text in texts {
+            bytes.extend(text.as_ref().as_bytes());
+            offsets.push(bytes.len() as u64);
+        }
+        let (bytes_name, offsets_name) = column.parts();
+        self.table.set(bytes_name, bytes);
+        self.table.set(offsets_name, offsets);
+        self
+    }
+
+    /// How many elements a column of this level has.
+    fn count(&self, level: crate::Level) -> usize {
         let length = |name: &str| self.table.get(name).map_or(0, Data::len);
-        let expected = match column.level() {
+        match level {
             crate::Level::Batch => 1,
             crate::Level::Group => length(GROUP_TRAJECTORIES.name()) - 1,
             crate::Level::Trajectory => length(STATUS.name()),
@@ -117,10 +143,7 @@ impl TestBatch {
             crate::Level::Row => length(ROW_STEPS.name()) - 1,
             crate::Level::Token => length(KIND.name()),
             crate::Level::TopK => self.tokens() * self.top_k(),
-        };
-        assert_eq!(elements.len(), expected, "length of `{}`, one for each {}", column.name(), column.level().name());
-        self.table.put(column, elements);
-        self
+        }
     }
 
     /// Number of response tokens.
@@ -139,27 +162,6 @@ impl TestBatch {
     /// The table itself.
     pub fn table(&self) -> &Table {
         &self.table
-    }
-
-    /// A text column.
-    ///
-    /// # Panics
-    /// If there is not one text for each element of its level.
-    pub fn set_texts(&mut self, column: TextColumn, texts: &[&str]) -> &mut Self {
-        let length = |name: &str| self.table.get(name).map_or(0, Data::len);
-        let expected = match column.level() {
-            crate::Level::Group => length(GROUP_TRAJECTORIES.name()) - 1,
-            _ => length(TERMINAL.name()),
-        };
-        assert_eq!(texts.len(), expected, "texts of `{}`, one for each {}", column.name(), column.level().name());
-        let (bytes, offsets) = column.parts();
-        let mut ends = vec![0_u64];
-        for text in texts {
-            ends.push(ends[ends.len() - 1] + text.len() as u64);
-        }
-        self.table.set(bytes, texts.concat().into_bytes());
-        self.table.set(offsets, ends);
-        self
     }
 }
 

@@ -94,7 +94,7 @@ fn what_fails_fails_alone() {
     assert_eq!(again[1].as_ref().unwrap().feedback, "r1 2");
     assert_eq!(again[2].as_ref().unwrap().feedback, "r2 1");
     pool.replace(4, Box::new(Scripted { turns: 0 })).unwrap();
-    assert_eq!(pool.reset_all(vec![(4, 8)], SHORT)[0].as_ref().unwrap().observation, "8");
+    assert_eq!(pool.reset_all(vec![(4, 8)], SHORT)[0].as_ref().unwrap().0.observation, "8");
     assert_eq!(pool.replace(5, Box::new(Scripted { turns: 0 })).unwrap_err().kind, FailureKind::Missing);
 }
 
@@ -134,9 +134,9 @@ fn a_late_answer_is_dropped() {
 fn resets_fail_like_steps() {
     let mut pool = pool(3, 2);
     let answers = pool.reset_all(vec![(2, 5), (0, 13), (1, 6)], LONG);
-    assert_eq!(answers[0].as_ref().unwrap().observation, "5");
+    assert_eq!(answers[0].as_ref().unwrap().0.observation, "5");
     assert!(answers[1].as_ref().unwrap_err().message.contains("unlucky seed 13"));
-    assert_eq!(answers[2].as_ref().unwrap().observation, "6");
+    assert_eq!(answers[2].as_ref().unwrap().0.observation, "6");
     assert_eq!(pool.lost(), [0]);
 }
 

@@ -224,6 +224,28 @@ impl Batch {
         self.table.set(name.to_owned(), elements);
     }
 
+    /// Adds the ids of the `k` likeliest tokens at each place, `k` for each response token.
+    ///
+    /// # Panics
+    /// If there is another number of them: the caller computed them for these tokens.
+    pub fn put_likeliest(&mut self, k: usize, ids: Vec<u32>) {
+        assert_eq!(ids.len(), k * self.tokens(), "{k} ids for each token");
+        self.levels.insert(TOP_K.name().to_owned(), Level::Batch);
+        self.levels.insert(TOP_K_ID.name().to_owned(), Level::TopK);
+        self.table.put(TOP_K, vec![k as u32]);
+        self.table.put(TOP_K_ID, ids);
+    }
+
+    /// Adds a column with a number for each of the likeliest tokens at each place.
+    ///
+    /// # Panics
+    /// If it has another length: the caller computed it for these tokens.
+    pub fn put_top_k(&mut self, column: Column<f32>, elements: Vec<f32>) {
+        assert_eq!(elements.len(), self.top_k() * self.tokens(), "`{}` has k elements for each token", column.name());
+        self.levels.insert(column.name().to_owned(), Level::TopK);
+        self.table.put(column, elements);
+    }
+
     /// Adds a column at the level of the batch, or replaces it.
     pub fn put_scalar(&mut self, column: Column<u64>, value: u64) {
         self.levels.insert(column.name().to_owned(), Level::Batch);
@@ -391,9 +413,11 @@ impl<'a> Builder<'a> {
                 if self.layout == Layout::Step {
                     before = 0;
                 }
-                before +=
-                    step.context.len() + step.tokens.kind.iter().filter(|k| **k == TokenKind::Observation).count();
-                observation_tokens.push(before as u32);
+                let kinds = &step.tokens.kind;
+                let leading = kinds.iter().take_while(|kind| **kind == TokenKind::Observation).count();
+                let all = kinds.iter().filter(|kind| **kind == TokenKind::Observation).count();
+                observation_tokens.push((before + step.context.len() + leading) as u32);
+                before += step.context.len() + all;
                 step_tokens.push(step_tokens[step_tokens.len() - 1] + tokens as u32);
                 let reward = step.reward.unwrap_or(0.0);
                 sum += f64::from(reward);
@@ -727,7 +751,22 @@ mod tests {
         let batch = Batch::build(&episodes, &[], &[]).unwrap();
         assert_eq!(batch.table.get("old_logprob"), Some(&Data::F32(vec![1.0, 3.0, 4.0])));
         assert_eq!(batch.offsets(STEP_TOKENS), [0, 2, 3]);
-        assert_eq!(batch.table.get("observation_tokens"), Some(&Data::U32(vec![1, 2])));
+        assert_eq!(batch.table.get("observation_tokens"), Some(&Data::U32(vec![0, 2])));
+    }
+
+    #[test]
+    fn the_environments_tokens_count_before_the_response_that_follows_them() {
+        let kinds: [&[TokenKind]; 3] =
+            [&[Observation, Think, Observation, Observation], &[Action, Observation], &[Observation, Action]];
+        let steps: Vec<Step> = kinds.iter().map(|kinds| step(0.0, kinds, &vec![0.0; kinds.len()])).collect();
+        let mut episodes = [episode("a", "1", steps)];
+        let counts = |episodes: &[Trajectory]| {
+            let batch = Batch::build(episodes, &[], &[]).unwrap();
+            batch.table.get("observation_tokens").cloned()
+        };
+        assert_eq!(counts(&episodes), Some(Data::U32(vec![1, 3, 5])));
+        episodes[0].layout = Layout::Step;
+        assert_eq!(counts(&episodes), Some(Data::U32(vec![1, 0, 1])));
     }
 
     #[test]

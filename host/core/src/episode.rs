@@ -115,7 +115,7 @@ pub struct Step {
     /// What the environment showed before the response.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub observation: String,
-    /// The prompt that the response answers, as text; empty where it is the conversation so far.
+    /// The user turn that the response answers, as text: the observation with what the host wrote around it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
     /// What the policy wrote.

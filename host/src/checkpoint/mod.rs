@@ -11,10 +11,14 @@ use accredit_torch::{Model, Optimizer};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::credit::Pipeline;
+use crate::{credit::Pipeline, critic::Learner, scoring::Teachers};
 
 /// Version of the files' meaning.
 const VERSION: u32 = 1;
+/// Folder of a checkpoint that holds the teachers.
+const TEACHERS: &str = "teachers";
+/// Folder of the critic.
+const CRITIC: &str = "critic";
 /// Files of a model folder that belong to the tokenizer, copied as they are.
 const TOKENIZER_FILES: [&str; 8] = [
     "tokenizer.json",
@@ -51,6 +55,16 @@ impl Checkpoint {
     /// The policy as a Hugging Face folder.
     pub fn model(&self) -> PathBuf {
         self.path.join("model")
+    }
+
+    /// The folder of the teachers; not there if the run had none.
+    pub fn teachers(&self) -> PathBuf {
+        self.path.join(TEACHERS)
+    }
+
+    /// The folder of the critic, which is there only if the run has one.
+    pub fn critic(&self) -> PathBuf {
+        self.path.join(CRITIC)
     }
 
     /// The newest whole checkpoint of a run.
@@ -94,8 +108,10 @@ pub fn save(
     checkpoints: &Path,
     keep: usize,
     model: &Model,
+    teachers: &Teachers,
     tokenizer: &Path,
     optimizer: &Optimizer,
+    critic: Option<&Learner>,
     pipeline: &mut Pipeline,
     iteration: u64,
     update: u64,
@@ -116,7 +132,13 @@ pub fn save(
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     model.save(&folder)?;
     copy_tokenizer(tokenizer, &folder)?;
+    teachers.save(&aside.join(TEACHERS))?;
     optimizer.save(&aside.join("optimizer.safetensors"))?;
+    if let Some(critic) = critic {
+        let folder = aside.join(CRITIC);
+        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        critic.save(&folder)?;
+    }
     let file = aside.join("progress.json");
     fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&progress)?))
         .with_context(|| format!("cannot write {}", file.display()))?;

@@ -120,7 +120,7 @@ impl Loaded {
         }
     }
 
-    /// Where the value at a path (`rollout.groups`, `credit[1].params.alpha`, `credit.grpo.mix`) comes from. For a
+    /// Where the value at a path (`rollout.groups`, `credit[1].params.alpha`, `credit.acme.mix`) comes from. For a
     /// table that is its header.
     pub fn origin(&self, path: &str) -> Origin {
         match Path::parse(path) {

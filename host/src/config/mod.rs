@@ -25,6 +25,7 @@ mod write;
 pub use error::ConfigError;
 pub use load::{Loaded, Origin};
 pub use schema::{
-    Checkpoint, Config, Context, Create, Credit, Environment, Evaluation, KeepRollouts, Model, Objective, OnFailure,
-    Optimizer, Parameters, Plugins, Prompt, Rollout, Run, Schedule, Update, WarmStart, json_schema,
+    Checkpoint, Config, Context, Create, Credit, Critic, CriticTrunk, Environment, Evaluation, KeepRollouts, Model,
+    Objective, OnFailure, Optimizer, Parameters, Plugins, Prompt, Rollout, Run, Schedule, Update, WarmStart,
+    json_schema,
 };

@@ -57,6 +57,16 @@ pub enum CreditError {
         /// What it must be.
         expected: &'static str,
     },
+    /// A scheme asked for something that cannot be scored.
+    #[error("scheme `{label}` ({plugin}), hook `{}`: {message}", Hook::Queries.name())]
+    Query {
+        /// What the run calls the scheme.
+        label: String,
+        /// Its plugin.
+        plugin: String,
+        /// What is wrong with the request.
+        message: String,
+    },
     /// What a scheme asked for cannot be read.
     #[error("scheme `{label}`, hook `{}`: {}", hook.name(), error.message)]
     Reply {
@@ -74,6 +84,14 @@ pub enum CreditError {
         label: String,
         /// The column.
         column: String,
+    },
+    /// The advantages of the estimators, each times its `mix`, do not add up to numbers.
+    #[error("the sum of the schemes' advantages, each times its `mix`, is {value} at {address}")]
+    Sum {
+        /// The sum, as text.
+        value: String,
+        /// Where it stands.
+        address: Address,
     },
     /// No scheme gives advantages, and the batch has none.
     #[error("no scheme gives advantages, and these rollouts have no column `advantage`")]

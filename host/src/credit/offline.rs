@@ -9,7 +9,9 @@ use accredit_core::{
 };
 use accredit_plugin_api::{
     Hook, TextColumn,
-    columns::{ALL_TEXTS, NEW_ENTROPY, NEW_LOGPROB, NEW_TOP_K_LOGPROB, NEW_VALUE, STEP_TOKENS},
+    columns::{
+        ALL_TEXTS, NEW_ENTROPY, NEW_LOGPROB, NEW_TOP_K_LOGPROB, NEW_VALUE, ROUND, ROUND_GROUPS, ROUNDS, STEP_TOKENS,
+    },
     host::Data,
 };
 use serde::Serialize;
@@ -27,6 +29,13 @@ pub enum OfflineError {
     /// The rollouts do not make a batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
+    /// No trajectory is left.
+    #[error(
+        "none of the {} trajectories can be used: {} failed, {} are not scored (a reward is null), {} have no response \
+         token",
+        .0.total(), .0.failed, .0.unscored, .0.empty
+    )]
+    Nothing(LeftOut),
     /// The credit could not be computed.
     #[error(transparent)]
     Credit(#[from] CreditError),
@@ -49,8 +58,15 @@ pub fn score(pipeline: &mut Pipeline, episodes: &[Trajectory], counters: Counter
     let texts = wanted_texts(pipeline);
     let mut batch = Batch::build(episodes, &[], &texts)?;
     counters.put_into(&mut batch);
+    if batch.trajectories() == 0 {
+        return Err(OfflineError::Nothing(batch.left_out));
+    }
     require_columns(pipeline, &batch, iteration)?;
     if pipeline.has(Hook::Select, iteration) {
+        let groups = batch.groups() as u64;
+        batch.put_scalar(ROUND, 0);
+        batch.put_scalar(ROUNDS, 1);
+        batch.put_scalar(ROUND_GROUPS, groups);
         let selected = pipeline.select(&batch, episodes.len(), iteration)?;
         batch = Batch::build(episodes, &selected.roles, &texts)?;
         counters.put_into(&mut batch);

@@ -1,8 +1,10 @@
 //! The credit of a batch: `select`, `shape`, `advantage`, `weigh`, in the configuration's order.
 
+use std::collections::BTreeSet;
+
 use accredit_core::batch::{Address, Batch, Role};
 use accredit_plugin_api::{
-    Hook, Query,
+    Hook, Query, QueryPolicy,
     abi::RawColumn,
     columns::{
         ADVANTAGE, DECISION, ITERATION, ITERATIONS, OUTCOME, RAW_OUTCOME, RAW_REWARD, REWARD, SAMPLE_MORE, STEP_TOKENS,
@@ -11,7 +13,7 @@ use accredit_plugin_api::{
     host::{Data, Table, read_queries},
 };
 
-use super::check::{CreditError, finite, not_negative};
+use super::check::{CreditError, finite, first_not_finite, not_negative};
 use crate::plugin::Scheme;
 
 /// Where the run stands.
@@ -197,11 +199,19 @@ impl Pipeline {
         Ok(Selected { roles, sample_more })
     }
 
-    /// Asks which texts to score: the schemes in their order, then the objective.
+    /// Columns that the results of queries become.
+    pub fn announced(&self) -> BTreeSet<String> {
+        self.schemes().flat_map(|scheme| &scheme.needs().asks).map(|column| column.name.clone()).collect()
+    }
+
+    /// Asks which texts to score. A shadow asks too, if what it asks for can show in what it is logged for.
     pub fn queries(&mut self, batch: &Batch, iteration: u64) -> Result<Vec<Query>, CreditError> {
         let mut all = Vec::new();
-        let active = |stage: &&mut Stage| !stage.shadow && stage.active(iteration);
-        let stages = self.stages.iter_mut().filter(active).map(|stage| &mut stage.scheme);
+        let asks = |stage: &&mut Stage| {
+            let shown = !stage.shadow || stage.has(Hook::Advantage) || stage.has(Hook::Weigh);
+            shown && stage.active(iteration)
+        };
+        let stages = self.stages.iter_mut().filter(asks).map(|stage| &mut stage.scheme);
         for scheme in stages.chain(&mut self.objective) {
             if !scheme.needs().hooks.contains(&Hook::Queries) {
                 continue;
@@ -209,11 +219,13 @@ impl Pipeline {
             let mut raw = Vec::new();
             batch.table.raw(&mut raw);
             let replies = scheme.call(Hook::Queries, &raw, &mut [])?;
-            all.extend(read_queries(&replies).map_err(|error| CreditError::Reply {
+            let queries = read_queries(&replies).map_err(|error| CreditError::Reply {
                 label: scheme.label().to_owned(),
                 hook: Hook::Queries,
                 error,
-            })?);
+            })?;
+            check_queries(scheme, batch, &queries)?;
+            all.extend(queries);
         }
         Ok(all)
     }
@@ -241,6 +253,9 @@ impl Pipeline {
             }
             summed = true;
             credit.value_target = value_target.or(credit.value_target);
+        }
+        if let Some((_, index, value)) = first_not_finite(&credit.advantage) {
+            return Err(CreditError::Sum { value: value.to_string(), address: batch.address_of_token(index) });
         }
         if !summed {
             credit.advantage = match batch.table.f32(ADVANTAGE) {
@@ -281,6 +296,32 @@ impl Pipeline {
         }
         Ok(shadows)
     }
+}
+
+/// Refuses requests that make no sense, before anything is paid for them.
+fn check_queries(scheme: &Scheme, batch: &Batch, queries: &[Query]) -> Result<(), CreditError> {
+    let steps = batch.offsets(STEP_TOKENS).len().saturating_sub(1);
+    let announced = |name: &str| scheme.needs().asks.iter().any(|column| column.name == name);
+    for query in queries {
+        let message = if query.step >= steps {
+            format!("it asks about step {}, and the batch has {steps}", query.step)
+        } else if !announced(&query.column) {
+            format!("it asks for the column `{}`, which its needs do not announce", query.column)
+        } else if query.target.as_ref().is_some_and(String::is_empty) {
+            format!("it asks for an empty target at {}", batch.address_of_step(query.step))
+        } else {
+            match query.policy {
+                QueryPolicy::Copy { every: 0 } => "it asks for a copy that is synchronised every 0 steps".to_owned(),
+                QueryPolicy::MovingAverage { rate } if !(0.0..=1.0).contains(&rate) => {
+                    format!("it asks for a moving average at rate {rate}, which is outside 0..=1")
+                }
+                _ => continue,
+            }
+        };
+        let (label, plugin) = (scheme.label().to_owned(), scheme.origin().to_string());
+        return Err(CreditError::Query { label, plugin, message });
+    }
+    Ok(())
 }
 
 fn weakest(a: Role, b: Role) -> Role {

@@ -1,17 +1,18 @@
 //! The plan: schemes loaded, and what they ask for held against what the run can give. What cannot work is refused
 //! here, with the configuration's line, and not at iteration 400.
 
+mod critic;
+
 use std::{collections::BTreeSet, path::PathBuf};
 
 use accredit_plugin_api::{
     Hook, Needs,
     columns::{
         ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS,
-        NEW_ENTROPY, NEW_LOGPROB, NEW_TOP_K_LOGPROB, NEW_VALUE, NEXT_STATE, OLD_LOGPROB, PART_ROWS, PART_STEPS,
-        PART_TOKENS, REF_ENERGY, REF_LOGPROB, ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT,
-        TASK, TEACHER_LOGPROB, TEACHER_TOP_K_LOGPROB, TOP_K, TOP_K_ID, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS,
-        TOTAL_TRAJECTORIES, TOTAL_WEIGHT, TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET,
-        WEIGHT,
+        NEW_ENTROPY, NEW_LOGPROB, NEXT_STATE, OLD_LOGPROB, PART_ROWS, PART_STEPS, PART_TOKENS, REF_ENERGY, REF_LOGPROB,
+        ROW_TOKENS, ROW_WEIGHT, SAMPLE_MORE, SAMPLER_LOGPROB, STATE, STATE_TEXT, TEACHER_LOGPROB,
+        TEACHER_TOP_K_LOGPROB, TOP_K_ID, TOTAL_ROWS, TOTAL_STEPS, TOTAL_TOKENS, TOTAL_TRAJECTORIES, TOTAL_WEIGHT,
+        TRAJECTORY_ROWS, TRAJECTORY_TOKENS, TRAJECTORY_WEIGHT, VALUE, VALUE_TARGET, WEIGHT,
     },
 };
 
@@ -27,46 +28,53 @@ pub struct Supply {
     columns: BTreeSet<&'static str>,
     /// Trajectories in a group, where the configuration decides it.
     group_size: Option<usize>,
-    /// Whether texts can be scored.
-    queries: bool,
+}
+
+/// What an environment gives beside observations and rewards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gives {
+    /// Keys of its states.
+    pub states: bool,
+    /// The known answer of every task.
+    pub answers: bool,
 }
 
 impl Supply {
-    /// A run that plays: every column that the host computes, and states if the environment has them.
-    pub fn playing(states: bool, group_size: usize) -> Self {
+    /// A run that plays: every column that the host computes, and what the environment gives.
+    pub fn playing(environment: Gives, group_size: usize) -> Self {
         let mut columns: BTreeSet<&str> =
             ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
-        // There is no critic, nothing scores texts or the likeliest tokens, and tasks are not kept as texts.
-        for absent in [VALUE.name(), NEW_VALUE.name(), TEACHER_LOGPROB.name(), TASK.name(), ANSWER.name()] {
+        // The results of queries are there where a scheme asks.
+        for absent in [TEACHER_LOGPROB.name(), TEACHER_TOP_K_LOGPROB.name()] {
             columns.remove(absent);
         }
-        for absent in TOP_K_COLUMNS {
-            columns.remove(absent);
+        if !environment.answers {
+            columns.remove(ANSWER.name());
         }
-        if !states {
+        if !environment.states {
             for absent in [STATE.name(), NEXT_STATE.name(), STATE_TEXT.name()] {
                 columns.remove(absent);
             }
         }
-        Self { columns, group_size: Some(group_size), queries: false }
+        Self { columns, group_size: Some(group_size) }
     }
 
     /// Rollouts that were read from a file: their columns are seen when they are read, and query results stand in it.
     pub fn rollouts() -> Self {
         let columns = ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
-        Self { columns, group_size: None, queries: true }
+        Self { columns, group_size: None }
+    }
+
+    fn plays(&self) -> bool {
+        self.group_size.is_some()
     }
 
     fn gives(&self, name: &str) -> bool {
         self.columns.contains(name)
             // A column that this api does not name may come with a rollout file.
-            || (self.group_size.is_none() && !ALL.iter().any(|column| column.name == name))
+            || (!self.plays() && !ALL.iter().any(|column| column.name == name))
     }
 }
-
-/// Columns of the likeliest tokens at each place.
-const TOP_K_COLUMNS: [&str; 4] =
-    [TOP_K.name(), TOP_K_ID.name(), NEW_TOP_K_LOGPROB.name(), TEACHER_TOP_K_LOGPROB.name()];
 
 /// Columns that the host hands to some hooks beside the batch. A column of `refresh` or `objective` alone is none for a
 /// scheme that has no such hook.
@@ -104,8 +112,14 @@ pub struct Signals {
     pub ref_logprob: bool,
     /// Energies under the reference.
     pub ref_energy: bool,
+    /// Values before the update.
+    pub value: bool,
     /// Entropies in every micro-batch.
     pub new_entropy: bool,
+    /// How many of the likeliest tokens are listed at each place; 0 is none.
+    pub top_k: usize,
+    /// Whether there is a critic.
+    pub critic: bool,
 }
 
 impl Signals {
@@ -122,7 +136,10 @@ impl Signals {
             entropy: reads(ENTROPY.name()),
             ref_logprob: reads(REF_LOGPROB.name()),
             ref_energy: reads(REF_ENERGY.name()),
+            value: pipeline.needs_critic() && reads(VALUE.name()),
+            critic: pipeline.needs_critic(),
             new_entropy: pipeline.reads_fresh(NEW_ENTROPY.name()),
+            top_k: pipeline.schemes().map(|scheme| scheme.needs().top_k as usize).max().unwrap_or(0),
         }
     }
 
@@ -139,6 +156,8 @@ impl Signals {
             (self.entropy, ENTROPY.name()),
             (self.ref_logprob, REF_LOGPROB.name()),
             (self.ref_energy, REF_ENERGY.name()),
+            (self.value, VALUE.name()),
+            (self.top_k > 0, TOP_K_ID.name()),
         ]
         .into_iter()
         .filter_map(|(wanted, name)| wanted.then_some(name))
@@ -177,7 +196,6 @@ pub fn load(
                 Some("name it in `[objective]`".to_owned()),
             ));
         }
-        check_needs(loaded, &format!("{path}.plugin"), &scheme, supply)?;
         pipeline.stages.push(Stage {
             scheme,
             mix: entry.mix,
@@ -201,9 +219,18 @@ pub fn load(
         let message = format!("`{}` is no objective: it has no such hook", scheme.name());
         return Err(loaded.error_at("objective.plugin", message, Some("name it in `[[credit]]`".to_owned())));
     }
-    check_needs(loaded, "objective.plugin", &scheme, supply)?;
     pipeline.objective = Some(scheme);
+    let announced = pipeline.announced();
+    for (index, stage) in pipeline.stages.iter().enumerate() {
+        check_needs(loaded, &format!("credit[{index}].plugin"), &stage.scheme, supply, &announced)?;
+    }
+    if let Some(scheme) = &pipeline.objective {
+        check_needs(loaded, "objective.plugin", scheme, supply, &announced)?;
+    }
     check_together(loaded, &pipeline, supply)?;
+    if supply.plays() {
+        critic::check(loaded, &pipeline)?;
+    }
     Ok(pipeline)
 }
 
@@ -249,13 +276,15 @@ fn nearest_param(library: &Library, scheme: &str, key: &str) -> Option<String> {
 }
 
 /// What one scheme needs against what the run gives.
-fn check_needs(loaded: &Loaded, path: &str, scheme: &Scheme, supply: &Supply) -> Result<(), ConfigError> {
+fn check_needs(
+    loaded: &Loaded,
+    path: &str,
+    scheme: &Scheme,
+    supply: &Supply,
+    announced: &BTreeSet<String>,
+) -> Result<(), ConfigError> {
     let needs = scheme.needs();
     let name = scheme.name();
-    if !supply.queries && needs.hooks.contains(&Hook::Queries) {
-        let message = format!("`{name}` asks for texts to be scored, which this version does only for rollout files");
-        return Err(loaded.error_at(path, message, Some("use it with `accredit credit`".to_owned())));
-    }
     let outputs = [
         LOSS.name(),
         D_LOGPROB.name(),
@@ -266,14 +295,14 @@ fn check_needs(loaded: &Loaded, path: &str, scheme: &Scheme, supply: &Supply) ->
         SAMPLE_MORE.name(),
     ];
     for read in &needs.reads {
-        if outputs.contains(&read.name.as_str()) || !supply.gives(&read.name) {
+        if outputs.contains(&read.name.as_str()) || !(supply.gives(&read.name) || announced.contains(&read.name)) {
             let message = format!("`{name}` reads `{}`, which nothing in this run supplies", read.name);
             let hint = if read.name == STATE.name() {
                 "the environment gives no states; choose one that does, or a scheme that needs none"
-            } else if read.name == VALUE.name() || read.name == NEW_VALUE.name() {
-                "this version has no critic"
-            } else if TOP_K_COLUMNS.contains(&read.name.as_str()) {
-                "this version reads the likeliest tokens from rollout files only; use it with `accredit credit`"
+            } else if read.name == ANSWER.name() {
+                "the environment knows no answers; choose one that does"
+            } else if read.name == TEACHER_LOGPROB.name() {
+                "it is the result of queries: add a scheme before it that asks"
             } else {
                 "the documentation of plugin-api lists the columns"
             };
@@ -292,18 +321,22 @@ fn check_needs(loaded: &Loaded, path: &str, scheme: &Scheme, supply: &Supply) ->
 
 /// What the schemes are together: advantages in every iteration, value targets from at most one.
 fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Result<(), ConfigError> {
-    let iterations = loaded.config.iterations.max(1);
-    let mut starts: Vec<u64> = vec![0];
-    for stage in &pipeline.stages {
-        starts.extend(stage.from);
-        starts.extend(stage.until);
+    let mut lists = pipeline.schemes().filter(|scheme| scheme.needs().top_k > 0);
+    if let Some(first) = lists.next()
+        && let Some(other) = lists.find(|other| other.needs().top_k != first.needs().top_k)
+    {
+        let message = format!(
+            "`{}` lists the {} likeliest tokens and `{}` the {}; a run lists one number",
+            first.label(),
+            first.needs().top_k,
+            other.label(),
+            other.needs().top_k
+        );
+        return Err(loaded.error_at("credit", message, None));
     }
-    starts.retain(|start| *start < iterations);
-    starts.sort_unstable();
-    starts.dedup();
-    for iteration in starts {
+    for iteration in starts(loaded, pipeline) {
         let active = || pipeline.stages.iter().filter(|stage| !stage.shadow && stage.active(iteration));
-        let playing = supply.group_size.is_some() && pipeline.needs_advantages();
+        let playing = supply.plays() && pipeline.needs_advantages();
         if playing && !active().any(|stage| stage.scheme.needs().hooks.contains(&Hook::Advantage)) {
             let message = format!("from iteration {iteration} on, no scheme that trains gives advantages");
             let hint = "add one that does, such as `[[credit]]` with an estimator, or change `from` and `until`";
@@ -317,4 +350,18 @@ fn check_together(loaded: &Loaded, pipeline: &Pipeline, supply: &Supply) -> Resu
         }
     }
     Ok(())
+}
+
+/// The iterations from which on another set of schemes is active.
+fn starts(loaded: &Loaded, pipeline: &Pipeline) -> Vec<u64> {
+    let iterations = loaded.config.iterations.max(1);
+    let mut starts: Vec<u64> = vec![0];
+    for stage in &pipeline.stages {
+        starts.extend(stage.from);
+        starts.extend(stage.until);
+    }
+    starts.retain(|start| *start < iterations);
+    starts.sort_unstable();
+    starts.dedup();
+    starts
 }

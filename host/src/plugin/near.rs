@@ -13,10 +13,10 @@ mod tests {
 
     #[test]
     fn a_slip_finds_its_name_and_another_word_finds_none() {
-        let names = ["grpo", "actfocus", "clip", "q"];
+        let names = ["acme", "emphasis", "clip", "q"];
         for (wanted, expected) in [
-            ("grop", Some("grpo")),
-            ("act_focus", Some("actfocus")),
+            ("acem", Some("acme")),
+            ("em_phasis", Some("emphasis")),
             ("Clip", Some("clip")),
             ("x", None),
             ("reinforce", None),

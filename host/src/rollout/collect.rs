@@ -6,7 +6,7 @@ use accredit_core::{
     episode::{Layout, Status, Step, Tokens, Trajectory},
     rng::Stream,
 };
-use accredit_environments::{Environment, EnvironmentError, Outcome, Pool, Request, Turn};
+use accredit_environments::{Environment, EnvironmentError, Outcome, Pool, Request, Task, Turn};
 use accredit_torch::{Generation, Sampler, StopReason};
 use thiserror::Error;
 
@@ -255,6 +255,7 @@ impl Collector {
 struct Live {
     play: Play,
     noise: Stream,
+    task: Task,
     turn: Option<Turn>,
     past: Vec<Past>,
     steps: Vec<Step>,
@@ -271,14 +272,15 @@ struct Live {
 }
 
 impl Live {
-    fn new(play: Play, reset: Result<Turn, String>, noise: Stream, attempt: u64) -> Self {
-        let (turn, failure) = match reset {
-            Ok(turn) => (Some(turn), None),
-            Err(message) => (None, Some(message)),
+    fn new(play: Play, reset: Result<(Turn, Task), String>, noise: Stream, attempt: u64) -> Self {
+        let (turn, task, failure) = match reset {
+            Ok((turn, task)) => (Some(turn), task, None),
+            Err(message) => (None, Task::default(), Some(message)),
         };
         Self {
             play,
             noise: noise.with(play.group).with(play.member).with(attempt),
+            task,
             turn,
             past: Vec::new(),
             steps: Vec::new(),
@@ -313,7 +315,7 @@ impl Live {
         self.steps.push(Step {
             state: turn.state.clone(),
             observation: turn.observation.clone(),
-            prompt: if prompter.step_rows() { user } else { String::new() },
+            prompt: user,
             context,
             ..Step::default()
         });
@@ -386,8 +388,10 @@ impl Live {
             status,
             success: Some(self.success),
             seed: Some(self.play.seed),
+            task: self.task.text,
+            answer: self.task.answer,
+            outcome: None,
             steps: self.steps,
-            ..Trajectory::default()
         }
     }
 }
@@ -400,7 +404,7 @@ mod tests {
     };
 
     use accredit_core::rng::Purpose;
-    use accredit_environments::{Demonstration, Task};
+    use accredit_environments::Demonstration;
     use accredit_torch::{Device, Model, ModelConfig, Shape, SpecialIds};
 
     use super::*;

@@ -7,17 +7,19 @@ use std::{
 
 use accredit_core::rng::{Purpose, Stream};
 use accredit_environments::{Environment, EnvironmentError, Traits};
-use accredit_torch::{AdamW, Device, Model, Optimizer};
+use accredit_plugin_api::Hook;
+use accredit_torch::{Critic, Device, Model, Optimizer, Shape};
 use anyhow::{Context, Result};
 
 use super::{Run, summary, warm_start};
 use crate::{
     checkpoint::{self, Checkpoint},
-    config::{Config, ConfigError, Loaded, Parameters},
+    config::{Config, ConfigError, CriticTrunk, Loaded, Parameters},
     credit::{
         Pipeline, Supply,
-        plan::{self, Signals},
+        plan::{self, Gives, Signals},
     },
+    critic::Learner,
     plugin::{SearchPath, Services},
     rollout::{
         chat::ChatTemplate,
@@ -26,8 +28,9 @@ use crate::{
         tasks::Tasks,
         tokenizer::Tokenizer,
     },
+    scoring::Teachers,
     telemetry::{Metrics, MetricsFile, RunFolder, environment, log},
-    update::planned_updates,
+    update::{adamw, planned_updates},
 };
 
 /// What the command line adds to a configuration.
@@ -73,7 +76,8 @@ impl Setting {
 fn load_pipeline(loaded: &Loaded, setting: &Setting, options: &Options) -> Result<Pipeline> {
     let config = &loaded.config;
     let search = SearchPath::new(options.plugin_path.iter().chain(&config.plugins.path).cloned());
-    let supply = Supply::playing(setting.traits.states, config.rollout.group_size);
+    let gives = Gives { states: setting.traits.states, answers: setting.traits.answers };
+    let supply = Supply::playing(gives, config.rollout.group_size);
     let services = Services { threads: config.run.threads as u32 };
     Ok(plan::load(loaded, &search, &supply, services)?)
 }
@@ -98,6 +102,41 @@ fn collector(config: &Config, setting: &Setting) -> Result<Collector> {
         timeout: Duration::from_secs_f64(environment.timeout_seconds),
     };
     Ok(Collector::new(Box::new(move || setting.make()), threads, failures))
+}
+
+/// Refuses a new model that this machine cannot hold, before anything is made.
+fn check_memory(loaded: &Loaded, device: Device, signals: Signals) -> Result<()> {
+    let config = &loaded.config;
+    let (None, Some(shape)) = (&config.model.path, shape(config)?) else { return Ok(()) };
+    let needed = bytes_of_weights(&shape, signals);
+    match machine_memory().filter(|_| device == Device::CPU) {
+        Some(memory) if needed > memory => {
+            let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+            let message = format!(
+                "a model of these sizes needs {:.1} GiB for training, and this machine has {:.1} GiB",
+                gibibytes(needed),
+                gibibytes(memory)
+            );
+            Err(loaded.error_at("model.create", message, None).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of all copies of the policy's weights: weights, gradient and two moments, the sampler's, and the reference.
+fn bytes_of_weights(shape: &Shape, signals: Signals) -> u64 {
+    Model::weight_count_of(shape) as u64 * 4 * weight_copies(signals)
+}
+
+fn weight_copies(signals: Signals) -> u64 {
+    5 + u64::from(signals.reference())
+}
+
+/// Bytes of memory that the machine has, where it says so.
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kibibytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(kibibytes.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// How the policy of a configuration is sampled.
@@ -141,7 +180,8 @@ pub fn evaluate(
 }
 
 impl Run {
-    /// Sets a new run up: everything is checked before anything is written.
+    /// Sets a new run up: everything is checked before anything is written. If it fails before there is a checkpoint to
+    /// go on from, its folder is removed again.
     pub fn start(loaded: &Loaded, options: &Options) -> Result<Self> {
         let config = loaded.config.clone();
         let setting = Setting::of(loaded)?;
@@ -156,7 +196,28 @@ impl Run {
             None => None,
         };
 
-        let folder = RunFolder::create(config.run.folder.join(&name))?;
+        check_memory(loaded, device, signals)?;
+        let folder = RunFolder::create(&config.run.folder, &name)?;
+        let set_up = Self::set_up(loaded, &setting, folder.clone(), existing, pipeline, signals, tasks, device);
+        if set_up.is_err() {
+            folder.remove()?;
+        }
+        set_up
+    }
+
+    /// Fills the folder of a new run, up to its first checkpoint.
+    #[expect(clippy::too_many_arguments, reason = "what `start` checked before it wrote anything")]
+    fn set_up(
+        loaded: &Loaded,
+        setting: &Setting,
+        folder: RunFolder,
+        existing: Option<(Tokenizer, Model)>,
+        pipeline: Pipeline,
+        signals: Signals,
+        tasks: Tasks,
+        device: Device,
+    ) -> Result<Self> {
+        let config = loaded.config.clone();
         std::fs::write(folder.config(), loaded.to_toml())
             .with_context(|| format!("cannot write {}", folder.config().display()))?;
         let description = environment::describe(&pipeline, config.run.threads, &device.to_string())?;
@@ -173,10 +234,10 @@ impl Run {
             }
             (tokenizer, prompter, policy, tasks)
         } else {
-            create(&config, &setting, &folder, tasks, device)?
+            create(&config, setting, &folder, tasks, device)?
         };
         if config.model.path.is_some() && config.warm_start.is_some() {
-            warm(&config, &setting, &policy, &tokenizer, &prompter, &mut tasks)?;
+            warm(&config, setting, &policy, &tokenizer, &prompter, &mut tasks)?;
         }
         let reference = if signals.reference() {
             policy.save(&folder.reference())?;
@@ -184,11 +245,13 @@ impl Run {
         } else {
             None
         };
-        let optimizer = Optimizer::new(&policy, adamw(&config))?;
+        let optimizer = Optimizer::new(&policy, adamw(&config.optimizer))?;
+        let updates = Updates::of(&config, signals);
+        let critic = signals.critic.then(|| Learner::new(&policy, &config.critic, updates.critic)).transpose()?;
         let metrics = MetricsFile::open(&folder.metrics(), 0)?;
         let mut run = Self {
-            collector: collector(&config, &setting)?,
-            updates: planned_updates(config.iterations, &config.update),
+            collector: collector(&config, setting)?,
+            updates: updates.policy,
             config,
             folder,
             tokenizer,
@@ -196,6 +259,8 @@ impl Run {
             tasks,
             policy,
             reference,
+            teachers: Teachers::default(),
+            critic,
             optimizer,
             pipeline,
             signals,
@@ -227,8 +292,13 @@ impl Run {
         } else {
             None
         };
-        let mut optimizer = Optimizer::new(&policy, adamw(&config))?;
+        let mut optimizer = Optimizer::new(&policy, adamw(&config.optimizer))?;
         checkpoint.restore(&mut optimizer, &mut pipeline)?;
+        let updates = Updates::of(&config, signals);
+        let critic = signals
+            .critic
+            .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
+            .transpose()?;
         let tasks = Tasks::new(setting.make()?, config.evaluation.seed, held_out_count(&config))?;
         let iteration = checkpoint.progress.iteration;
         if !sets.is_empty() {
@@ -239,7 +309,7 @@ impl Run {
         tracing::info!("going on at iteration {iteration} of {}", config.iterations);
         Ok(Self {
             collector: collector(&config, &setting)?,
-            updates: planned_updates(config.iterations, &config.update),
+            updates: updates.policy,
             metrics: MetricsFile::open(&folder.metrics(), iteration)?,
             config,
             folder,
@@ -248,6 +318,8 @@ impl Run {
             tasks,
             policy,
             reference,
+            teachers: Teachers::load(&checkpoint.teachers(), device)?,
+            critic,
             optimizer,
             pipeline,
             signals,
@@ -261,15 +333,20 @@ fn held_out_count(config: &Config) -> usize {
     if config.evaluation.every == 0 { 0 } else { config.evaluation.tasks }
 }
 
-fn adamw(config: &Config) -> AdamW {
-    let optimizer = &config.optimizer;
-    AdamW {
-        lr: optimizer.lr,
-        beta1: optimizer.beta1,
-        beta2: optimizer.beta2,
-        eps: optimizer.eps,
-        weight_decay: optimizer.weight_decay,
-        max_grad_norm: optimizer.max_grad_norm,
+/// The optimiser steps that a run plans.
+struct Updates {
+    policy: u64,
+    critic: u64,
+}
+
+impl Updates {
+    /// The policy makes none in the critic's warm-up.
+    fn of(config: &Config, signals: Signals) -> Self {
+        let warmup = if signals.critic { config.critic.warmup } else { 0 };
+        Self {
+            policy: planned_updates(config.iterations.saturating_sub(warmup), &config.update),
+            critic: planned_updates(config.iterations, &config.update),
+        }
     }
 }
 
@@ -332,7 +409,7 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
     let pipeline = load_pipeline(loaded, &setting, options)?;
     let signals = Signals::of(&pipeline);
     let mut text = String::from("hooks, in the order of an iteration\n");
-    for hook in accredit_plugin_api::Hook::ALL {
+    for hook in Hook::ALL {
         let names: Vec<&str> = pipeline
             .schemes()
             .filter(|scheme| scheme.needs().hooks.contains(&hook))
@@ -343,6 +420,9 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
         }
     }
     text.push_str(&format!("signals\n  {}\n", signals.names().join(", ")));
+    if signals.critic {
+        text.push_str(&format!("critic\n  {}\n", describe_critic(config)));
+    }
     let rollout = &config.rollout;
     let (episodes, updates) = (rollout.groups * rollout.group_size, planned_updates(1, &config.update));
     text.push_str(&format!(
@@ -353,54 +433,58 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
     if signals.reference() {
         text.push_str("  reference: 1\n");
     }
+    if signals.value && config.critic.trunk == CriticTrunk::Copy {
+        text.push_str("  critic: 1\n");
+    }
+    let asking: Vec<&str> = pipeline
+        .schemes()
+        .filter(|scheme| scheme.needs().hooks.contains(&Hook::Queries))
+        .map(crate::plugin::Scheme::label)
+        .collect();
+    if !asking.is_empty() {
+        text.push_str(&format!("  queries: what {} asks for, a row each\n", asking.join(" and ")));
+    }
     text.push_str(&format!("  forward and backward: {}\n", config.update.epochs));
-    match weight_count(config)? {
-        Some(weights) => {
-            // Weights, gradient and two moments of the policy; weights of the reference; decode weights of the sampler.
-            let copies = 5 + u64::from(signals.reference());
-            text.push_str(&format!(
-                "memory\n  {weights} weights of 4 bytes, {copies} copies: {:.1} MiB, and what {} tokens need at once\n",
-                (weights * copies * 4) as f64 / f64::from(1 << 20),
-                config.update.micro_batch_tokens
-            ));
-        }
-        None => text.push_str("memory\n  not known before the model is read\n"),
+    let Some(shape) = shape(config)? else {
+        text.push_str("memory\n  not known before the model is read\n");
+        return Ok(text);
+    };
+    let mebibytes = |numbers: usize| (numbers * 4) as f64 / f64::from(1 << 20);
+    let weights = Model::weight_count_of(&shape);
+    text.push_str(&format!(
+        "memory\n  {weights} weights of 4 bytes, {} copies: {:.1} MiB, and what {} tokens need at once\n",
+        weight_copies(signals),
+        bytes_of_weights(&shape, signals) as f64 / f64::from(1 << 20),
+        config.update.micro_batch_tokens
+    ));
+    if signals.critic {
+        // Weights, gradient and two moments.
+        let weights = Critic::weight_count_of(&shape, config.critic.trunk == CriticTrunk::Copy);
+        text.push_str(&format!(
+            "  critic: {weights} weights of 4 bytes, 4 copies: {:.1} MiB\n",
+            mebibytes(weights * 4)
+        ));
     }
     Ok(text)
 }
 
-/// Number of weights of the configuration's model, from its shape. The tokenizer of a new model may turn out smaller.
-fn weight_count(config: &Config) -> Result<Option<u64>> {
-    let shape = match (&config.model.path, &config.model.create) {
-        (Some(path), _) => {
-            let config = accredit_torch::ModelConfig::load(path)?;
-            let shape = config.shape();
-            (
-                shape.vocab_size,
-                shape.hidden_size,
-                shape.intermediate_size,
-                shape.layers,
-                shape.heads,
-                shape.kv_heads,
-                shape.head_dim(),
-                shape.tied,
-            )
-        }
-        (None, Some(create)) => (
-            create.vocab_size,
-            create.hidden_size,
-            create.intermediate_size,
-            create.layers,
-            create.heads,
-            create.kv_heads,
-            create.hidden_size / create.heads,
-            create.tied,
-        ),
-        (None, None) => return Ok(None),
+/// What the critic is, and when it is trained.
+fn describe_critic(config: &Config) -> String {
+    let trunk = match config.critic.trunk {
+        CriticTrunk::Copy => "a copy of the policy's trunk",
+        CriticTrunk::Shared => "the policy's own trunk",
     };
-    let (vocabulary, hidden, intermediate, layers, heads, kv_heads, head, tied) = shape;
-    let attention = hidden * (heads + 2 * kv_heads) * head + (heads + 2 * kv_heads) * head + heads * head * hidden;
-    let layer = attention + 3 * hidden * intermediate + 2 * hidden;
-    let embeddings = vocabulary * hidden * if tied { 1 } else { 2 };
-    Ok(Some((embeddings + layers * layer + hidden) as u64))
+    match config.critic.warmup {
+        0 => format!("a value head on {trunk}"),
+        warmup => format!("a value head on {trunk}, trained alone in the first {warmup} iterations"),
+    }
+}
+
+/// The shape of the configuration's model. The tokenizer of a new model may turn out smaller.
+fn shape(config: &Config) -> Result<Option<Shape>> {
+    Ok(match (&config.model.path, &config.model.create) {
+        (Some(path), _) => Some(accredit_torch::ModelConfig::load(path)?.shape().clone()),
+        (None, Some(create)) => Some(warm_start::shape(create, create.vocab_size)),
+        (None, None) => None,
+    })
 }

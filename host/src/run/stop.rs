@@ -15,10 +15,15 @@ pub fn asked() -> bool {
 pub fn watch_for_stop() {
     let handler = || {
         if ASKED.swap(true, Ordering::Relaxed) {
-            std::process::exit(INTERRUPTED);
+            // SAFETY: it ends the process and touches nothing. A plain exit would run the destructors of libtorch while
+            // other threads still compute with it.
+            #[allow(unsafe_code)]
+            unsafe {
+                libc::_exit(INTERRUPTED)
+            }
         }
         crate::plugin::cancel();
-        tracing::warn!("stopping after this iteration; once more stops now");
+        tracing::warn!("stopping as soon as the iteration is saved; once more stops now");
     };
     // A program that cannot watch still runs; Ctrl-C then ends it at once, and resume works.
     if let Err(error) = ctrlc::set_handler(handler) {

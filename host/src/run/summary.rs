@@ -6,11 +6,12 @@ use accredit_core::{
     batch::Batch,
     episode::{Status, TokenKind, Trajectory},
 };
-use accredit_plugin_api::columns::{GROUP_TRAJECTORIES, OLD_LOGPROB, RAW_OUTCOME, SAMPLER_LOGPROB};
+use accredit_plugin_api::columns::{GROUP_TRAJECTORIES, OLD_LOGPROB, RAW_OUTCOME, SAMPLER_LOGPROB, VALUE};
 
 use crate::{
     credit::{Credit, Pipeline},
     rollout::collect::Played,
+    scoring::Answered,
     telemetry::{Metrics, names},
     update::Updated,
 };
@@ -66,6 +67,15 @@ fn responses(episodes: &[Trajectory]) -> (f64, f64) {
     (complete as f64 / responses.max(1) as f64, thinking as f64 / tokens.max(1) as f64)
 }
 
+/// Numbers about what schemes asked to be scored, where something was asked.
+pub fn queries(metrics: &mut Metrics, answered: Answered) {
+    if answered != Answered::default() {
+        metrics.put(names::QUERIES, answered.scored as f64);
+        metrics.put(names::QUERIES_TOO_LONG, answered.too_long as f64);
+        metrics.put(names::QUERY_TOKENS, answered.tokens as f64);
+    }
+}
+
 /// Numbers about the batch and its credit.
 pub fn credit(metrics: &mut Metrics, batch: &Batch, credit: &Credit) {
     metrics.put(names::LEFT_OUT, batch.left_out.total() as f64);
@@ -102,6 +112,25 @@ pub fn credit(metrics: &mut Metrics, batch: &Batch, credit: &Credit) {
     }
 }
 
+/// Numbers about the critic's values before the update, where there are some.
+pub fn values(metrics: &mut Metrics, batch: &Batch, credit: &Credit) {
+    let (Some(values), Some(targets)) = (batch.table.f32(VALUE), &credit.value_target) else { return };
+    let (value_mean, _) = moments(values.iter().map(|value| f64::from(*value)));
+    let (target_mean, target_variance) = moments(targets.iter().map(|target| f64::from(*target)));
+    let errors = targets.iter().zip(values).map(|(target, value)| f64::from(*target) - f64::from(*value));
+    let (_, error_variance) = moments(errors);
+    metrics.put(names::VALUE_MEAN, value_mean);
+    metrics.put(names::VALUE_TARGET_MEAN, target_mean);
+    metrics.put(names::EXPLAINED_VARIANCE, 1.0 - error_variance / target_variance);
+}
+
+/// Mean and variance; NaN of nothing.
+fn moments(numbers: impl Iterator<Item = f64> + Clone) -> (f64, f64) {
+    let count = numbers.clone().count() as f64;
+    let mean = numbers.clone().sum::<f64>() / count;
+    (mean, numbers.map(|number| (number - mean).powi(2)).sum::<f64>() / count)
+}
+
 /// Pearson's correlation; NaN where one side does not vary.
 fn correlation(a: &[f32], b: &[f32]) -> f64 {
     let count = a.len().max(1) as f64;
@@ -128,6 +157,10 @@ pub fn update(metrics: &mut Metrics, updated: &Updated, updates: u64) {
     metrics.put(names::LOSS, updated.loss);
     metrics.put(names::GRAD_NORM, updated.grad_norm);
     metrics.put(names::LR, updated.lr);
+    if let Some(critic) = updated.critic {
+        metrics.put(names::CRITIC_GRAD_NORM, critic.grad_norm);
+        metrics.put(names::CRITIC_LR, critic.lr);
+    }
     metrics.put(names::UPDATES, updates as f64);
     metrics.put(names::TRAINING_RATE, updated.tokens as f64);
 }
@@ -179,4 +212,35 @@ pub fn best_and_worst(episodes: &[Trajectory]) -> Vec<Trajectory> {
     }
     chosen.sort_unstable();
     chosen.into_iter().map(|index| episodes[index].clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use accredit_core::episode::{Step, Tokens};
+
+    use super::*;
+
+    /// Value metrics of one step's values and their targets.
+    fn found(value: &[f32], target: &[f32]) -> [Option<f64>; 3] {
+        let tokens = Tokens { kind: vec![TokenKind::Think; value.len()], ..Tokens::default() };
+        let steps = vec![Step { reward: Some(1.0), tokens, ..Step::default() }];
+        let episode = Trajectory { group: "g".to_owned(), steps, ..Trajectory::default() };
+        let mut batch = Batch::build(&[episode], &[], &[]).unwrap();
+        batch.put_tokens(VALUE.name(), value.to_vec());
+        let credit = Credit { value_target: Some(target.to_vec()), ..Credit::default() };
+        let mut metrics = Metrics::default();
+        values(&mut metrics, &batch, &credit);
+        [names::VALUE_MEAN, names::VALUE_TARGET_MEAN, names::EXPLAINED_VARIANCE].map(|name| metrics.get(name))
+    }
+
+    #[test]
+    fn explained_variance_is_1_for_the_targets_themselves_and_0_for_a_constant() {
+        assert_eq!(found(&[1.0, 3.0], &[1.0, 3.0]), [Some(2.0), Some(2.0), Some(1.0)]);
+        assert_eq!(found(&[0.0, 0.0], &[1.0, 3.0]), [Some(0.0), Some(2.0), Some(0.0)]);
+        // Off by a constant is no loss of explanation; the wrong way round is worse than a constant.
+        assert_eq!(found(&[5.0, 7.0], &[1.0, 3.0])[2], Some(1.0));
+        assert_eq!(found(&[3.0, 1.0], &[1.0, 3.0])[2], Some(-3.0));
+        // Targets that do not vary leave nothing to explain.
+        assert_eq!(found(&[0.0, 1.0], &[2.0, 2.0])[2], None);
+    }
 }

@@ -72,10 +72,10 @@ pub fn make_tokenizer(
     Ok(Tokenizer::create(folder, &texts, tags, create.vocab_size)?)
 }
 
-/// A new model for a tokenizer.
-pub fn make_model(create: &Create, tokenizer: &Tokenizer, seed: u64, device: Device) -> Result<Model> {
-    let shape = Shape {
-        vocab_size: tokenizer.vocabulary(),
+/// The shape of a new model with so many token ids.
+pub fn shape(create: &Create, vocab_size: usize) -> Shape {
+    Shape {
+        vocab_size,
         hidden_size: create.hidden_size,
         intermediate_size: create.intermediate_size,
         layers: create.layers,
@@ -85,7 +85,12 @@ pub fn make_model(create: &Create, tokenizer: &Tokenizer, seed: u64, device: Dev
         max_positions: create.max_positions,
         initializer_range: create.initializer_range,
         ..Shape::default()
-    };
+    }
+}
+
+/// A new model for a tokenizer.
+pub fn make_model(create: &Create, tokenizer: &Tokenizer, seed: u64, device: Device) -> Result<Model> {
+    let shape = shape(create, tokenizer.vocabulary());
     let special = SpecialIds { bos: None, eos: tokenizer.stop().to_vec(), pad: tokenizer.pad() };
     let seed = Stream::new(seed, Purpose::Weights).seed();
     Ok(Model::create(ModelConfig::new(shape, special)?, seed, device)?.with_gradients()?)

@@ -26,11 +26,17 @@ pub const COMPLETE: &str = "response/complete_ratio";
 pub const THINK_SHARE: &str = "response/think_token_ratio";
 /// Mean absolute difference of a token's log-probability between the sampler and the training kernels.
 pub const MISMATCH: &str = "rollout/logprob_diff/mean";
+/// Texts that schemes asked to be scored and that were.
+pub const QUERIES: &str = "queries/scored";
+/// Texts that were not scored because their row is longer than the model can read.
+pub const QUERIES_TOO_LONG: &str = "queries/too_long";
+/// Tokens of the scored texts, prompts included.
+pub const QUERY_TOKENS: &str = "queries/tokens";
 /// Mean loss of the iteration's minibatches.
 pub const LOSS: &str = "actor/loss";
-/// Mean norm of the gradient before clipping.
+/// Mean norm of the policy's gradient before clipping; 0 in the critic's warm-up, where it has none.
 pub const GRAD_NORM: &str = "actor/grad_norm";
-/// Learning rate of the last optimiser step.
+/// Learning rate of the policy's last optimiser step; 0 in the critic's warm-up.
 pub const LR: &str = "actor/lr";
 /// Mean advantage over trained tokens.
 pub const ADVANTAGE_MEAN: &str = "critic/advantages/mean";
@@ -38,7 +44,18 @@ pub const ADVANTAGE_MEAN: &str = "critic/advantages/mean";
 pub const ADVANTAGE_MAX: &str = "critic/advantages/max";
 /// Smallest advantage.
 pub const ADVANTAGE_MIN: &str = "critic/advantages/min";
-/// Optimiser steps so far.
+/// Mean value over the batch's tokens, before the update.
+pub const VALUE_MEAN: &str = "critic/values/mean";
+/// Mean value target over the batch's tokens.
+pub const VALUE_TARGET_MEAN: &str = "critic/value_targets/mean";
+/// 1 - Var(target - value) / Var(target) over the batch's tokens, values before the update: 1 is a perfect critic, 0 is
+/// no better than a constant. Missing where the targets do not vary.
+pub const EXPLAINED_VARIANCE: &str = "critic/vf_explained_var";
+/// Mean norm of the gradient of the critic's own weights before clipping.
+pub const CRITIC_GRAD_NORM: &str = "critic/grad_norm";
+/// Learning rate of the critic's last optimiser step.
+pub const CRITIC_LR: &str = "critic/lr";
+/// Optimiser steps of the policy so far.
 pub const UPDATES: &str = "training/updates";
 /// Share of held-out tasks that were solved.
 pub const EVAL_SUCCESS: &str = "val/success_rate";

@@ -41,7 +41,7 @@ pub fn imitate(
             let share = 1.0 / tokens.max(1) as f64;
             loss -= forward.logprob().iter().map(|logprob| f64::from(*logprob)).sum::<f64>() * share;
             let derivative = vec![-(share as f32); forward.logprob().len()];
-            forward.backward(&Derivatives { logprob: &derivative, entropy: None })?;
+            forward.backward(&Derivatives { logprob: &derivative, ..Derivatives::default() })?;
         }
         optimizer.step(learning_rate(&schedule, update, config.updates))?;
         if !progress(update, loss) {

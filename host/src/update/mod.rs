@@ -7,14 +7,18 @@ mod schedule;
 pub use schedule::learning_rate;
 
 use accredit_core::{Slice, batch::Batch, rng::Stream};
-use accredit_plugin_api::columns::NEW_ENTROPY;
-use accredit_torch::{Derivatives, Model, Optimizer, Wanted, passes};
+use accredit_plugin_api::{
+    columns::{NEW_ENTROPY, NEW_TOP_K_LOGPROB, NEW_VALUE, TOP_K_ID},
+    host::Data,
+};
+use accredit_torch::{AdamW, Critic, Derivatives, Listed, Model, Optimizer, TrunkGradient, Values, Wanted, passes};
 use thiserror::Error;
 
 use crate::{
     config::{self, Schedule},
     credit::{Counters, Credit, CreditError, Fresh, Pipeline, objective::Minibatch},
-    scoring::Rows,
+    critic::{Learner, Stepped},
+    scoring::{Rows, Teachers},
 };
 
 /// An update that could not be made.
@@ -31,16 +35,18 @@ pub enum UpdateError {
 /// What an update did, over all its optimiser steps.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Updated {
-    /// Optimiser steps.
+    /// Optimiser steps of the policy.
     pub steps: u64,
     /// Mean loss of a minibatch.
     pub loss: f64,
-    /// Mean norm of the gradient before clipping.
+    /// Mean norm of the policy's gradient before clipping.
     pub grad_norm: f64,
     /// Share of steps whose gradient was scaled down.
     pub clipped_share: f64,
-    /// Learning rate of the last step.
+    /// Learning rate of the policy's last step; 0 where it made none.
     pub lr: f64,
+    /// The critic's mean gradient norm and its last learning rate, where it made steps.
+    pub critic: Option<Stepped>,
     /// Tokens that went through forward and backward, prompts included.
     pub tokens: usize,
 }
@@ -56,11 +62,25 @@ pub struct Pace<'a> {
     pub temperature: f32,
 }
 
-/// Makes the optimiser steps of one iteration. `order` shuffles the rows.
+/// What the gradient of a minibatch goes into.
+#[derive(Clone, Copy, Debug)]
+pub struct Trained<'a> {
+    /// The policy.
+    pub policy: &'a Model,
+    /// The critic, where there is one.
+    pub critic: Option<&'a Critic>,
+    /// Only the critic learns: the policy's gradient stays as it is.
+    pub critic_alone: bool,
+}
+
+/// Makes the optimiser steps of one iteration. `order` shuffles the rows. In the critic's warm-up the policy makes none,
+/// and the count of updates stands still.
 #[expect(clippy::too_many_arguments, reason = "everything that an update brings together, and none of it twice")]
 pub fn update(
     model: &Model,
     optimizer: &mut Optimizer,
+    teachers: &mut Teachers,
+    mut critic: Option<&mut Learner>,
     pipeline: &mut Pipeline,
     batch: &mut Batch,
     rows: &Rows,
@@ -74,34 +94,55 @@ pub fn update(
     if trained.is_empty() {
         return Ok(updated);
     }
+    let iteration = counters.iteration;
+    let critic_alone = critic.as_ref().is_some_and(|critic| critic.warms_up(iteration));
+    let mut minibatches = 0_u64;
     for epoch in 0..pace.update.epochs as u64 {
         order.with(epoch).shuffle(&mut trained);
         for minibatch_rows in deal(&trained, pace.update.minibatches) {
             counters.put_into(batch);
             optimizer.zero_grad()?;
-            updated.loss += gradient(model, pipeline, batch, rows, credit, &minibatch_rows, pace, counters.iteration)?;
+            if let Some(critic) = &mut critic {
+                critic.zero_grad()?;
+            }
+            let critic_of = critic.as_ref().map(|learner| learner.critic());
+            let models = Trained { policy: model, critic: critic_of, critic_alone };
+            updated.loss += gradient(models, pipeline, batch, rows, credit, &minibatch_rows, pace, iteration)?;
+            updated.tokens += minibatch_rows.iter().map(|row| rows.len_of(*row)).sum::<usize>();
+            minibatches += 1;
+            if let Some(critic) = &mut critic {
+                let stepped = critic.step()?;
+                let sum = updated.critic.get_or_insert_default();
+                *sum = Stepped { grad_norm: sum.grad_norm + stepped.grad_norm, lr: stepped.lr };
+            }
+            if critic_alone {
+                continue;
+            }
             let lr = learning_rate(pace.optimizer, counters.update, counters.updates);
             let report = optimizer.step(lr)?;
             counters.update += 1;
+            teachers.follow(model, counters.update)?;
             updated.steps += 1;
             updated.lr = lr;
             updated.grad_norm += report.grad_norm;
             updated.clipped_share += f64::from(u8::from(report.clipped));
-            updated.tokens += minibatch_rows.iter().map(|row| rows.len_of(*row)).sum::<usize>();
         }
     }
     let steps = updated.steps.max(1) as f64;
-    updated.loss /= steps;
+    updated.loss /= minibatches.max(1) as f64;
     updated.grad_norm /= steps;
     updated.clipped_share /= steps;
+    if let Some(critic) = &mut updated.critic {
+        critic.grad_norm /= minibatches as f64;
+    }
     Ok(updated)
 }
 
-/// Adds the gradient of one minibatch to the model's, micro-batch by micro-batch, and gives the loss. Nothing of it
+/// Adds the gradient of one minibatch to the models', micro-batch by micro-batch, and gives the loss. Nothing of it
 /// depends on how the minibatch is cut.
 #[expect(clippy::too_many_arguments, reason = "everything that an update brings together, and none of it twice")]
 pub fn gradient(
-    model: &Model,
+    trained: Trained<'_>,
     pipeline: &mut Pipeline,
     batch: &Batch,
     rows: &Rows,
@@ -112,6 +153,8 @@ pub fn gradient(
 ) -> Result<f64, UpdateError> {
     let minibatch = Minibatch::of(batch, credit, minibatch_rows);
     let wants_entropy = pipeline.reads_fresh(NEW_ENTROPY.name());
+    let lists = pipeline.reads_fresh(NEW_TOP_K_LOGPROB.name());
+    let critic = trained.critic.filter(|_| pipeline.reads_fresh(NEW_VALUE.name()));
     let lengths: Vec<usize> = minibatch_rows.iter().map(|row| rows.len_of(*row)).collect();
     let mut loss = 0.0;
     for pass in passes(&lengths, pace.update.micro_batch_tokens) {
@@ -119,12 +162,32 @@ pub fn gradient(
         let slice = Slice::of(batch, &micro_rows);
         let inputs: Vec<_> = slice.rows.iter().map(|row| rows.get(*row)).collect();
         let wanted = Wanted { logprob: true, entropy: wants_entropy, energy: false };
-        let forward = model.forward(&inputs, pace.temperature, wanted)?;
-        let fresh =
-            Fresh { logprob: forward.logprob(), entropy: wants_entropy.then(|| forward.entropy()), ..Fresh::default() };
+        let listed = match slice.column(TOP_K_ID.name()) {
+            Some(Data::U32(ids)) if lists => Some(Listed { k: batch.top_k(), ids }),
+            _ => None,
+        };
+        let forward = trained.policy.forward_listed(&inputs, pace.temperature, wanted, listed)?;
+        let values = critic.map(|critic| critic.forward(&inputs, &forward)).transpose()?;
+        let fresh = Fresh {
+            logprob: forward.logprob(),
+            entropy: wants_entropy.then(|| forward.entropy()),
+            value: values.as_ref().map(Values::value),
+            top_k_logprob: lists.then(|| forward.listed()),
+        };
         let evaluated = pipeline.evaluate(batch, credit, &minibatch, &slice, fresh, iteration)?;
         loss += evaluated.loss;
-        forward.backward(&Derivatives { logprob: &evaluated.d_logprob, entropy: evaluated.d_entropy.as_deref() })?;
+        let to_trunk = match (values, &evaluated.d_value) {
+            (Some(values), Some(d_value)) => values.backward(d_value)?,
+            _ => TrunkGradient::default(),
+        };
+        if !trained.critic_alone {
+            let derivatives = Derivatives {
+                logprob: &evaluated.d_logprob,
+                entropy: evaluated.d_entropy.as_deref(),
+                listed: evaluated.d_top_k_logprob.as_deref(),
+            };
+            forward.backward_with(&derivatives, to_trunk)?;
+        }
     }
     Ok(loss)
 }
@@ -135,7 +198,13 @@ fn deal(rows: &[usize], minibatches: usize) -> Vec<Vec<usize>> {
     (0..count).map(|i| rows[rows.len() * i / count..rows.len() * (i + 1) / count].to_vec()).collect()
 }
 
-/// How many optimiser steps a run plans.
+/// The constants of an optimiser.
+pub fn adamw(optimizer: &config::Optimizer) -> AdamW {
+    let config::Optimizer { lr, beta1, beta2, eps, weight_decay, max_grad_norm, .. } = *optimizer;
+    AdamW { lr, beta1, beta2, eps, weight_decay, max_grad_norm }
+}
+
+/// How many optimiser steps so many iterations plan.
 pub fn planned_updates(iterations: u64, update: &config::Update) -> u64 {
     iterations * update.epochs as u64 * update.minibatches as u64
 }

@@ -3,6 +3,8 @@
 
 mod credit;
 #[cfg(feature = "torch")]
+mod critic;
+#[cfg(feature = "torch")]
 mod gradient;
 mod loader;
 mod manuals;

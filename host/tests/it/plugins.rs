@@ -13,11 +13,16 @@ use std::{
 /// With `ACCREDIT_PLUGINS_BUILT` set, the libraries are there already, and cargo is not asked again by every test
 /// process.
 pub fn library(package: &str) -> PathBuf {
+    library_named(package, package)
+}
+
+/// The library of a package that gives it another name than its own.
+pub fn library_named(package: &str, name: &str) -> PathBuf {
     let target = target_folder();
     if env::var_os("ACCREDIT_PLUGINS_BUILT").is_none() {
         build(package, &target, &[]);
     }
-    built(package, &target)
+    built(name, &target)
 }
 
 /// The library of a package, built against the plugin api's next minor version.

@@ -96,7 +96,7 @@ fn training(model: Model, rounds: usize) -> Result<Vec<f64>> {
         let start = Instant::now();
         optimizer.zero_grad()?;
         let fresh = model.forward(&rows, 1.0, Wanted::default())?;
-        fresh.backward(&Derivatives { logprob: &by_logprob, entropy: None })?;
+        fresh.backward(&Derivatives { logprob: &by_logprob, ..Derivatives::default() })?;
         optimizer.step(1e-4)?;
         Ok((ROWS * ROW_TOKENS) as f64 / start.elapsed().as_secs_f64())
     };

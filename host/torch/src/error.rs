@@ -41,14 +41,14 @@ pub enum Error {
         message: String,
     },
 
-    /// The tensors of a model folder are not those of its configuration.
-    #[error("{path}: the weights do not fit config.json: {}", list_of_differences(.missing, .extra, .misshaped))]
+    /// The tensors of a folder are not those of the model that is read from it.
+    #[error("{path}: the weights do not fit the model: {}", list_of_differences(.missing, .extra, .misshaped))]
     Tensors {
         /// The weights file or the folder of a sharded model.
         path: PathBuf,
-        /// Tensors that the configuration needs and the file lacks.
+        /// Tensors that the model needs and the file lacks.
         missing: Vec<String>,
-        /// Tensors in the file that the configuration has no place for.
+        /// Tensors in the file that the model has no place for.
         extra: Vec<String>,
         /// Tensors of another shape or type: name, what was found, what was expected.
         misshaped: Vec<(String, String, String)>,
@@ -209,7 +209,7 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "model.safetensors: the weights do not fit config.json: missing m0, m1, m2, m3, m4 and 2 more; \
+            "model.safetensors: the weights do not fit the model: missing m0, m1, m2, m3, m4 and 2 more; \
              not expected x; misshaped y (F32 [2], expected [3])"
         );
     }

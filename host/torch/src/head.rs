@@ -73,24 +73,50 @@ impl<'a> Head<'a> {
         Ok(scores)
     }
 
-    /// As [`Head::columns`], and keeps the log-probabilities of each chunk unless they are too large.
+    /// The ids of the `k` likeliest tokens at each of the hidden states `[N, D]`, as numbers, the likeliest first.
+    pub(crate) fn likeliest(&self, hidden_nd: &Tensor, k: i64) -> Result<Vec<f32>> {
+        let mut ids = Vec::new();
+        for (start, length) in self.chunks(hidden_nd.size()[0]) {
+            let logits = self.logits(&hidden_nd.f_narrow(0, start, length)?)?;
+            let (_, found) = logits.f_topk(k, -1, true, true)?;
+            extend(&mut ids, &found.f_to_kind(Kind::Float)?)?;
+        }
+        Ok(ids)
+    }
+
+    /// Log-probabilities of the tokens `[N, k]` that are listed for the hidden states `[N, D]`.
+    pub(crate) fn listed(&self, hidden_nd: &Tensor, ids_nk: &Tensor) -> Result<Vec<f32>> {
+        let mut listed = Vec::new();
+        for (start, length) in self.chunks(hidden_nd.size()[0]) {
+            let log_p = self.log_probabilities(self.logits(&hidden_nd.f_narrow(0, start, length)?)?)?;
+            extend(&mut listed, &log_p.f_gather(-1, &ids_nk.f_narrow(0, start, length)?, false)?)?;
+        }
+        Ok(listed)
+    }
+
+    /// As [`Head::columns`], with the log-probabilities of the listed tokens `[N, k]`, and keeps the log-probabilities
+    /// of each chunk unless they are too large.
     pub(crate) fn columns_for_backward(
         &self,
         hidden_nd: &Tensor,
         targets_n: &Tensor,
         wanted: Wanted,
-    ) -> Result<(Scores, Vec<Tensor>)> {
+        ids_nk: Option<&Tensor>,
+    ) -> Result<(Scores, Vec<f32>, Vec<Tensor>)> {
         let n = targets_n.size()[0];
         let keep = n * self.weight.size()[0] <= self.logits_kept;
-        let (mut scores, mut kept) = (Scores::default(), Vec::new());
+        let (mut scores, mut listed, mut kept) = (Scores::default(), Vec::new(), Vec::new());
         for (start, length) in self.chunks(n) {
             let log_p = self.log_probabilities(self.logits(&hidden_nd.f_narrow(0, start, length)?)?)?;
             self.extend_columns(&mut scores, &log_p, &targets_n.f_narrow(0, start, length)?, wanted)?;
+            if let Some(ids) = ids_nk {
+                extend(&mut listed, &log_p.f_gather(-1, &ids.f_narrow(0, start, length)?, false)?)?;
+            }
             if keep {
                 kept.push(log_p);
             }
         }
-        Ok((scores, kept))
+        Ok((scores, listed, kept))
     }
 
     #[expect(clippy::unused_self, reason = "reads as a part of the two methods above")]
@@ -123,6 +149,18 @@ impl<'a> Head<'a> {
             let targets = targets_n.f_narrow(0, start, length)?.f_unsqueeze(-1)?;
             let part = |column: &Tensor| column.f_narrow(0, start, length)?.f_unsqueeze(-1);
             let by_logprob = part(&columns.by_logprob)?.f_div_scalar(self.temperature)?;
+            let listed = match &columns.by_listed {
+                Some((by_listed, ids)) => Some((
+                    by_listed.f_narrow(0, start, length)?.f_div_scalar(self.temperature)?,
+                    ids.f_narrow(0, start, length)?,
+                )),
+                None => None,
+            };
+            // What every probability is multiplied with: the derivatives of all log-probabilities at this place.
+            let together = match &listed {
+                Some((by_listed, _)) => by_logprob.f_add(&by_listed.f_sum_dim_intlist(-1, true, Kind::Float)?)?,
+                None => by_logprob.shallow_clone(),
+            };
             let mut log_p = match kept.next() {
                 Some(log_p) => log_p,
                 None => self.log_probabilities(self.logits(&hidden)?)?,
@@ -130,14 +168,17 @@ impl<'a> Head<'a> {
             let mut back = if let Some((by_entropy, entropy)) = &columns.by_entropy {
                 let by_entropy = part(by_entropy)?.f_div_scalar(self.temperature)?;
                 let p = log_p.f_exp()?;
-                let constant = part(entropy)?.f_mul(&by_entropy)?.f_add(&by_logprob)?;
+                let constant = part(entropy)?.f_mul(&by_entropy)?.f_add(&together)?;
                 let _same = log_p.f_mul_(&by_entropy)?.f_add_(&constant)?.f_mul_(&p)?;
                 log_p
             } else {
-                let _same = log_p.f_exp_()?.f_mul_(&by_logprob)?;
+                let _same = log_p.f_exp_()?.f_mul_(&together)?;
                 log_p
             };
             let _same = back.f_neg_()?.f_scatter_add_(-1, &targets, &by_logprob)?;
+            if let Some((by_listed, ids)) = &listed {
+                let _same = back.f_scatter_add_(-1, ids, by_listed)?;
+            }
             gradient.f_narrow(0, start, length)?.f_copy_(&back.f_mm(self.weight)?)?;
             let _same = weight_gradient.f_addmm_(&back.f_tr()?, &hidden)?;
         }
@@ -150,6 +191,8 @@ pub(crate) struct ColumnsBack {
     pub(crate) by_logprob: Tensor,
     /// With respect to the entropy, and the entropy itself.
     pub(crate) by_entropy: Option<(Tensor, Tensor)>,
+    /// With respect to the log-probabilities of the listed tokens, `[N, k]`, and the tokens' ids.
+    pub(crate) by_listed: Option<(Tensor, Tensor)>,
 }
 
 /// Adds the numbers of a tensor to a column.
@@ -206,11 +249,12 @@ mod tests {
             for (targets_per_chunk, logits_kept) in [(100, 1000), (3, 1000), (3, 0)] {
                 let head = Head { weight: &plain_weight, temperature, targets_per_chunk, logits_kept };
                 let wanted = Wanted { energy: false, ..ALL };
-                let (scores, kept) = head.columns_for_backward(&plain_hidden, &targets, wanted).unwrap();
+                let (scores, _, kept) = head.columns_for_backward(&plain_hidden, &targets, wanted, None).unwrap();
                 assert_eq!(kept.is_empty(), logits_kept == 0);
                 let columns = ColumnsBack {
                     by_logprob: a.shallow_clone(),
                     by_entropy: with_entropy.then(|| (b.shallow_clone(), Tensor::from_slice(&scores.entropy))),
+                    by_listed: None,
                 };
                 let mut weight_gradient = weight.zeros_like();
                 let gradient = head.backward(&plain_hidden, &targets, &columns, kept, &mut weight_gradient).unwrap();

@@ -12,6 +12,7 @@
 //! | `weights.rs` | all weights in one flat buffer; Hugging Face folders |
 //! | `head.rs` | the output layer: log-prob, entropy and energy of target tokens, and the way back |
 //! | `score.rs`, `train.rs` | columns without and with gradients |
+//! | `critic.rs` | values from a linear head, on the policy's trunk or on one of its own |
 //! | `optimizer.rs` | AdamW over the flat buffer |
 //! | `generate.rs`, `decode.rs`, `cache.rs`, `sample.rs` | sampling with a KV cache |
 //! | `kernels.rs`, `shim.rs` | what is written in C++: decoding kernels for the CPU, what tch does not bind |
@@ -20,6 +21,7 @@
 
 mod cache;
 mod config;
+mod critic;
 mod decode;
 mod device;
 mod error;
@@ -27,6 +29,7 @@ mod files;
 mod generate;
 mod head;
 mod kernels;
+mod listed;
 mod optimizer;
 #[cfg(test)]
 mod parity;
@@ -40,9 +43,11 @@ mod train;
 mod weights;
 
 pub use config::{ModelConfig, Shape, SpecialIds};
+pub use critic::{Critic, TrunkGradient, Values};
 pub use device::{Device, Selection, select, set_threads};
 pub use error::{Error, Result};
 pub use generate::{Generated, Generation, Sampler, StopReason};
+pub use listed::Listed;
 pub use optimizer::{AdamW, Optimizer, StepReport};
 pub use qwen2::Model;
 pub use rows::{Row, passes};

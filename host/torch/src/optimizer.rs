@@ -10,10 +10,11 @@ use memmap2::Mmap;
 use safetensors::tensor::{Dtype, SafeTensors};
 use tch::{Kind, Tensor};
 
+use crate::critic::Critic;
 use crate::error::{Error, Result};
 use crate::qwen2::Model;
 use crate::shim::{self, AdamWStep};
-use crate::weights::{F32View, f32_bytes, write_safetensors};
+use crate::weights::{F32View, Weights, f32_bytes, write_safetensors};
 
 /// The constants of AdamW. Weight decay acts on every weight, norms and biases too.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,7 +48,7 @@ pub struct StepReport {
     pub clipped: bool,
 }
 
-/// The optimiser of one model.
+/// The optimiser of one model, or of one critic.
 #[derive(Debug)]
 pub struct Optimizer {
     constants: AdamW,
@@ -63,9 +64,20 @@ pub struct Optimizer {
 impl Optimizer {
     /// An optimiser that has made no step. Errors: a frozen model, constants out of range.
     pub fn new(model: &Model, constants: AdamW) -> Result<Self> {
+        Self::over(model.weights(), constants)
+    }
+
+    /// An optimiser of a critic: of its value head, and of its trunk where it has one of its own. Errors: constants out
+    /// of range.
+    pub fn of_critic(critic: &Critic, constants: AdamW) -> Result<Self> {
+        Self::over(critic.weights(), constants)
+    }
+
+    fn over(weights: &Weights, constants: AdamW) -> Result<Self> {
         constants.check()?;
-        let (gradient, _) = model.weights().gradient.as_ref().ok_or(Error::Frozen)?;
-        let weights = model.weights().flat.shallow_clone();
+        let (gradient, _) = weights.gradient.as_ref().ok_or(Error::Frozen)?;
+        let version = Arc::clone(&weights.version);
+        let weights = weights.flat.shallow_clone();
         Ok(Self {
             constants,
             first_moment: weights.f_zeros_like()?,
@@ -73,7 +85,7 @@ impl Optimizer {
             gradient: gradient.shallow_clone(),
             weights,
             steps: 0,
-            version: Arc::clone(&model.weights().version),
+            version,
         })
     }
 
@@ -193,7 +205,7 @@ mod tests {
     /// Adds a gradient that makes the row likelier, `scale` times.
     fn backward(model: &Model, scale: f32) {
         let fresh = model.forward(&[ROW], 1.0, Wanted::default()).unwrap();
-        fresh.backward(&Derivatives { logprob: &[-scale; 3], entropy: None }).unwrap();
+        fresh.backward(&Derivatives { logprob: &[-scale; 3], ..Derivatives::default() }).unwrap();
     }
 
     fn bytes(tensor: &Tensor) -> Vec<u8> {
@@ -298,7 +310,7 @@ mod tests {
         let mut optimizer = Optimizer::new(&model, AdamW::default()).unwrap();
         let fresh = model.forward(&[ROW], 1.0, Wanted::default()).unwrap();
         optimizer.step(1e-3).unwrap();
-        let stale = fresh.backward(&Derivatives { logprob: &[1.0; 3], entropy: None });
+        let stale = fresh.backward(&Derivatives { logprob: &[1.0; 3], ..Derivatives::default() });
         assert!(matches!(stale, Err(Error::Stale { .. })));
     }
 

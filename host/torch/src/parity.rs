@@ -49,7 +49,7 @@ fn logits_of_a_full_forward_pass_are_transformers() {
     for Fixture { model, ids, logits } in fixtures() {
         let flat: Vec<i64> = ids.concat().iter().map(|id| i64::from(*id)).collect();
         let ids = Tensor::from_slice(&flat).view([ids.len() as i64, -1]);
-        let hidden = model.hidden(&ids).unwrap().rms_norm(32, Some(model.norm()), 1e-6);
+        let hidden = model.trunk().hidden(&ids).unwrap().rms_norm(32, Some(model.norm()), 1e-6);
         let ours = hidden.matmul(&model.head().tr()).view_as(&logits);
         assert!(logits.abs().max().double_value(&[]) > 1.0);
         assert!(difference(&ours, &logits) < TOLERANCE, "{}", difference(&ours, &logits));

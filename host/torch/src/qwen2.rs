@@ -9,13 +9,13 @@ use std::path::Path;
 
 use tch::Tensor;
 
-use crate::config::{CONFIG_FILE, ModelConfig};
+use crate::config::{CONFIG_FILE, ModelConfig, Shape};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::files::write_aside;
 use crate::rotary::Rotary;
 use crate::rows::Batch;
-use crate::weights::Weights;
+use crate::weights::{Layout, Weights};
 
 /// Weights of one layer, views of the flat buffer.
 #[derive(Debug)]
@@ -44,10 +44,18 @@ pub struct Model {
     config: ModelConfig,
     device: Device,
     weights: Weights,
+    trunk: Trunk,
+    head: Option<Tensor>,
+}
+
+/// All but the output layer: from token ids to hidden states.
+#[derive(Debug)]
+pub(crate) struct Trunk {
+    shape: Shape,
+    device: Device,
     embedding: Tensor,
     layers: Vec<Layer>,
     norm: Tensor,
-    head: Option<Tensor>,
 }
 
 impl Model {
@@ -70,6 +78,15 @@ impl Model {
         Self::new(self.config.clone(), self.weights.frozen_copy(self.config.shape())?, self.device)
     }
 
+    /// Moves these weights the share `rate` of the way to those of another model of the same shape: with 1 they become
+    /// equal. Errors: a rate outside 0..=1, models of different shapes.
+    pub fn follow(&mut self, other: &Self, rate: f64) -> Result<()> {
+        if !(0.0..=1.0).contains(&rate) {
+            return Err(Error::argument("rate", format!("{rate} is outside 0..=1")));
+        }
+        self.weights.follow(&other.weights, rate)
+    }
+
     /// The same model with room for gradients, so that it can be trained. A model is frozen until then.
     pub fn with_gradients(mut self) -> Result<Self> {
         self.weights.keep_gradients()?;
@@ -87,25 +104,10 @@ impl Model {
     }
 
     fn new(config: ModelConfig, weights: Weights, device: Device) -> Result<Self> {
-        let mut views = weights.parameters.iter().map(Tensor::shallow_clone);
-        let mut next = || views.next().ok_or_else(|| Error::torch("the layout of the weights has too few slots"));
-        let embedding = next()?;
-        let mut layers = Vec::with_capacity(config.shape().layers);
-        for _ in 0..config.shape().layers {
-            layers.push(Layer {
-                input_norm: next()?,
-                qkv_weight: next()?,
-                qkv_bias: next()?,
-                output: next()?,
-                second_norm: next()?,
-                gate: next()?,
-                up: next()?,
-                down: next()?,
-            });
-        }
-        let norm = next()?;
-        let head = if config.shape().tied { None } else { Some(next()?) };
-        Ok(Self { config, device, weights, embedding, layers, norm, head })
+        let trunk = Trunk::new(config.shape(), &weights, device)?;
+        // The output layer is the last slot, where it is not the embedding.
+        let head = weights.parameters.last().filter(|_| !config.shape().tied).map(Tensor::shallow_clone);
+        Ok(Self { config, device, weights, trunk, head })
     }
 
     /// The configuration.
@@ -123,6 +125,11 @@ impl Model {
         self.weights.count()
     }
 
+    /// Number of weights of a model of this shape.
+    pub fn weight_count_of(shape: &Shape) -> usize {
+        Layout::new(shape).count()
+    }
+
     /// A copy of the gradient that backward passes have added up, over all weights in their layout. Errors: a frozen
     /// model.
     pub fn gradient(&self) -> Result<Vec<f32>> {
@@ -134,23 +141,27 @@ impl Model {
         &self.weights
     }
 
+    pub(crate) fn trunk(&self) -> &Trunk {
+        &self.trunk
+    }
+
     /// `[V, D]`.
     pub(crate) fn embedding(&self) -> &Tensor {
-        &self.embedding
+        &self.trunk.embedding
     }
 
     pub(crate) fn layers(&self) -> &[Layer] {
-        &self.layers
+        &self.trunk.layers
     }
 
     /// `[D]`.
     pub(crate) fn norm(&self) -> &Tensor {
-        &self.norm
+        &self.trunk.norm
     }
 
     /// The output layer, `[V, D]`.
     pub(crate) fn head(&self) -> &Tensor {
-        self.head.as_ref().unwrap_or(&self.embedding)
+        self.head.as_ref().unwrap_or(&self.trunk.embedding)
     }
 
     /// Where the gradient of the output layer is added up, `[V, D]`.
@@ -162,13 +173,41 @@ impl Model {
 
     /// Hidden states that predict the batch's targets, after the last norm: `[N, D]`.
     pub(crate) fn hidden_of_targets(&self, batch: &Batch) -> Result<Tensor> {
+        self.trunk.hidden_of_targets(batch)
+    }
+}
+
+impl Trunk {
+    /// The trunk that weights begin with.
+    pub(crate) fn new(shape: &Shape, weights: &Weights, device: Device) -> Result<Self> {
+        let mut views = weights.parameters.iter().map(Tensor::shallow_clone);
+        let mut next = || views.next().ok_or_else(|| Error::torch("the layout of the weights has too few slots"));
+        let embedding = next()?;
+        let mut layers = Vec::with_capacity(shape.layers);
+        for _ in 0..shape.layers {
+            layers.push(Layer {
+                input_norm: next()?,
+                qkv_weight: next()?,
+                qkv_bias: next()?,
+                output: next()?,
+                second_norm: next()?,
+                gate: next()?,
+                up: next()?,
+                down: next()?,
+            });
+        }
+        Ok(Self { shape: shape.clone(), device, embedding, layers, norm: next()? })
+    }
+
+    /// Hidden states that predict the batch's targets, after the last norm: `[N, D]`.
+    pub(crate) fn hidden_of_targets(&self, batch: &Batch) -> Result<Tensor> {
         self.rms_norm(&self.hidden(&batch.ids)?.f_index_select(0, &batch.sources)?, &self.norm)
     }
 
     /// Token ids `[B, T]` to the residual stream after the last layer, `[B T, D]`. Causal; padding at the right needs no
     /// mask.
     pub(crate) fn hidden(&self, ids_bt: &Tensor) -> Result<Tensor> {
-        let shape = self.config.shape();
+        let shape = &self.shape;
         let (b, t) = ids_bt.size2()?;
         let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
         let rotary = Rotary::new(shape, t as usize, self.device)?;
@@ -205,7 +244,7 @@ impl Model {
     }
 
     fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-        Ok(x.f_rms_norm(self.config.shape().hidden_size as i64, Some(weight), self.config.shape().rms_norm_eps)?)
+        Ok(x.f_rms_norm(self.shape.hidden_size as i64, Some(weight), self.shape.rms_norm_eps)?)
     }
 }
 

@@ -1,5 +1,6 @@
 //! Columns of numbers per target token, without gradients.
 
+use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::head::Head;
 use crate::qwen2::Model;
@@ -28,8 +29,12 @@ pub struct Scores {
 }
 
 impl Scores {
-    fn columns_mut(&mut self) -> [&mut Vec<f32>; 3] {
-        [&mut self.logprob, &mut self.entropy, &mut self.energy]
+    pub(crate) fn into_columns(self) -> [Vec<f32>; 3] {
+        [self.logprob, self.entropy, self.energy]
+    }
+
+    pub(crate) fn of_columns([logprob, entropy, energy]: [Vec<f32>; 3]) -> Self {
+        Self { logprob, entropy, energy }
     }
 }
 
@@ -43,33 +48,47 @@ impl Model {
         check_temperature(temperature)?;
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(self.head(), f64::from(temperature));
-        let mut starts = Vec::with_capacity(rows.len());
-        let mut total = 0;
-        for row in rows {
-            starts.push(total);
-            total += row.targets.len();
-        }
-        let column = |wanted: bool| vec![0.0; if wanted { total } else { 0 }];
-        let mut scores =
-            Scores { logprob: column(wanted.logprob), entropy: column(wanted.entropy), energy: column(wanted.energy) };
-        let lengths: Vec<usize> = rows.iter().map(Row::input_len).collect();
-        for pass in rows::passes(&lengths, tokens_per_pass) {
-            let batch = Batch::new(pass.iter().map(|row| rows[*row]), self.device())?;
-            let mut part = head.columns(&self.hidden_of_targets(&batch)?, &batch.targets, wanted)?;
-            for (column, part) in scores.columns_mut().into_iter().zip(part.columns_mut()) {
-                if part.is_empty() {
-                    continue;
-                }
-                let mut read = 0;
-                for row in &pass {
-                    let count = rows[*row].targets.len();
-                    column[starts[*row]..starts[*row] + count].copy_from_slice(&part[read..read + count]);
-                    read += count;
-                }
+        let columns = in_passes(rows, tokens_per_pass, self.device(), |batch, _| {
+            Ok(head.columns(&self.hidden_of_targets(batch)?, &batch.targets, wanted)?.into_columns())
+        })?;
+        Ok(Scores::of_columns(columns))
+    }
+}
+
+/// Columns over the targets of all rows, in the order of the rows, from what `columns` gives for each pass in the order
+/// of its rows, which it is told. A column that it leaves empty is empty; one may have several numbers for each target.
+pub(crate) fn in_passes<const COLUMNS: usize>(
+    rows: &[Row],
+    tokens_per_pass: usize,
+    device: Device,
+    mut columns: impl FnMut(&Batch, &[usize]) -> Result<[Vec<f32>; COLUMNS]>,
+) -> Result<[Vec<f32>; COLUMNS]> {
+    let mut starts = Vec::with_capacity(rows.len());
+    let mut total = 0;
+    for row in rows {
+        starts.push(total);
+        total += row.targets.len();
+    }
+    let mut all = [const { Vec::new() }; COLUMNS];
+    let lengths: Vec<usize> = rows.iter().map(Row::input_len).collect();
+    for pass in rows::passes(&lengths, tokens_per_pass) {
+        let batch = Batch::new(pass.iter().map(|row| rows[*row]), device)?;
+        let targets: usize = pass.iter().map(|row| rows[*row].targets.len()).sum();
+        for (column, part) in all.iter_mut().zip(columns(&batch, &pass)?) {
+            if part.is_empty() {
+                continue;
+            }
+            let width = part.len() / targets;
+            column.resize(total * width, 0.0);
+            let mut read = 0;
+            for row in &pass {
+                let (start, count) = (starts[*row] * width, rows[*row].targets.len() * width);
+                column[start..start + count].copy_from_slice(&part[read..read + count]);
+                read += count;
             }
         }
-        Ok(scores)
     }
+    Ok(all)
 }
 
 pub(crate) fn check_temperature(temperature: f32) -> Result<()> {
@@ -82,7 +101,6 @@ pub(crate) fn check_temperature(temperature: f32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
     use crate::{ModelConfig, Shape, SpecialIds};
 
     const ALL: Wanted = Wanted { logprob: true, entropy: true, energy: true };

@@ -2,19 +2,23 @@
 
 use tch::Tensor;
 
+use crate::critic::TrunkGradient;
 use crate::error::{Error, Result};
 use crate::head::{ColumnsBack, Head};
+use crate::listed::Listed;
 use crate::qwen2::Model;
 use crate::rows::{self, Batch, Row};
 use crate::score::{Scores, Wanted, check_temperature};
 
 /// Derivatives of a loss with respect to the columns of a [`Fresh`], one per target.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Derivatives<'a> {
     /// With respect to the log-probs.
     pub logprob: &'a [f32],
     /// With respect to the entropies, where they were wanted.
     pub entropy: Option<&'a [f32]>,
+    /// With respect to the log-probs of the listed tokens, where there is a list: as many for each target as it lists.
+    pub listed: Option<&'a [f32]>,
 }
 
 /// The columns of one forward pass that recorded gradients.
@@ -24,6 +28,7 @@ pub struct Fresh<'a> {
     version: u64,
     temperature: f64,
     scores: Scores,
+    listed: Vec<f32>,
     /// What the backward pass needs; none where no row had a target.
     recorded: Option<Recorded>,
 }
@@ -34,6 +39,8 @@ struct Recorded {
     hidden: Tensor,
     /// `[N]`.
     targets: Tensor,
+    /// `[N, k]`, where tokens are listed.
+    ids: Option<Tensor>,
     /// Log-probabilities over the vocabulary, where they were kept.
     kept: Vec<Tensor>,
 }
@@ -45,7 +52,22 @@ impl Model {
     /// How many rows fit in memory is the caller's to know; [`crate::passes`] cuts. Errors: a frozen model, rows that
     /// are not valid, a temperature that is not positive, energies wanted (they have no gradient).
     pub fn forward(&self, rows: &[Row], temperature: f32, wanted: Wanted) -> Result<Fresh<'_>> {
+        self.forward_listed(rows, temperature, wanted, None)
+    }
+
+    /// As [`Model::forward`], with the log-probs of listed tokens at each target. Errors: also a list that does not fit
+    /// the rows.
+    pub fn forward_listed(
+        &self,
+        rows: &[Row],
+        temperature: f32,
+        wanted: Wanted,
+        listed: Option<Listed<'_>>,
+    ) -> Result<Fresh<'_>> {
         rows::check(rows, self.config().shape())?;
+        if let Some(listed) = &listed {
+            listed.check(rows.iter().map(|row| row.targets.len()).sum(), self.config().shape().vocab_size)?;
+        }
         check_temperature(temperature)?;
         if wanted.energy {
             return Err(Error::argument("wanted", "energies have no gradient: score them"));
@@ -59,6 +81,7 @@ impl Model {
             version: self.weights().version(),
             temperature,
             scores: Scores::default(),
+            listed: Vec::new(),
             recorded: None,
         };
         let trained: Vec<Row> = rows.iter().filter(|row| !row.targets.is_empty()).copied().collect();
@@ -70,9 +93,12 @@ impl Model {
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(self.head(), temperature);
         let wanted = Wanted { logprob: true, ..wanted };
-        let (scores, kept) = head.columns_for_backward(&hidden.f_detach()?, &batch.targets, wanted)?;
+        let ids = listed.map(|listed| listed.tensor(self.device())).transpose()?;
+        let (scores, listed, kept) =
+            head.columns_for_backward(&hidden.f_detach()?, &batch.targets, wanted, ids.as_ref())?;
         fresh.scores = scores;
-        fresh.recorded = Some(Recorded { hidden, targets: batch.targets, kept });
+        fresh.listed = listed;
+        fresh.recorded = Some(Recorded { hidden, targets: batch.targets, ids, kept });
         Ok(fresh)
     }
 }
@@ -88,19 +114,38 @@ impl Fresh<'_> {
         &self.scores.entropy
     }
 
+    /// ln p of the listed tokens, in the order of the list; empty without one.
+    pub fn listed(&self) -> &[f32] {
+        &self.listed
+    }
+
+    /// The hidden states that predict the targets, `[N, D]`, without the graph behind them; none without a target.
+    pub(crate) fn hidden(&self) -> Result<Option<Tensor>> {
+        Ok(self.recorded.as_ref().map(|recorded| recorded.hidden.f_detach()).transpose()?)
+    }
+
     /// Runs backward on Σ column × derivative, and adds the result to the model's gradient.
     ///
     /// Errors: a derivative column of another length or with a number that is not finite, one for entropies that were
     /// not wanted, or weights that changed since the forward pass. The gradient is then as it was.
     pub fn backward(self, derivatives: &Derivatives) -> Result<()> {
+        self.backward_with(derivatives, TrunkGradient::default())
+    }
+
+    /// As [`Fresh::backward`], with what the values of a critic that shares this model's trunk add: the same pass gives
+    /// the gradient of both.
+    pub fn backward_with(self, derivatives: &Derivatives, values: TrunkGradient) -> Result<()> {
         check_column("derivatives.logprob", derivatives.logprob, self.scores.logprob.len())?;
         if let Some(by_entropy) = derivatives.entropy {
             check_column("derivatives.entropy", by_entropy, self.scores.entropy.len())?;
         }
+        if let Some(by_listed) = derivatives.listed {
+            check_column("derivatives.listed", by_listed, self.listed.len())?;
+        }
         if self.version != self.model.weights().version() {
             return Err(Error::Stale { what: "forward pass" });
         }
-        let Some(Recorded { hidden, targets, kept }) = self.recorded else {
+        let Some(Recorded { hidden, targets, ids, kept }) = self.recorded else {
             return Ok(());
         };
         let device = self.model.device().0;
@@ -108,9 +153,22 @@ impl Fresh<'_> {
         let gradient = {
             let _no_grad = tch::no_grad_guard();
             let by_entropy = derivatives.entropy.map(|by| Ok::<_, Error>((column(by)?, column(&self.scores.entropy)?)));
-            let columns = ColumnsBack { by_logprob: column(derivatives.logprob)?, by_entropy: by_entropy.transpose()? };
+            let by_listed = match (derivatives.listed, ids) {
+                (Some(by), Some(ids)) => Some((column(by)?.f_view_as(&ids)?, ids)),
+                _ => None,
+            };
+            let columns = ColumnsBack {
+                by_logprob: column(derivatives.logprob)?,
+                by_entropy: by_entropy.transpose()?,
+                by_listed,
+            };
             let head = Head::new(self.model.head(), self.temperature);
-            head.backward(&hidden.f_detach()?, &targets, &columns, kept, &mut self.model.head_gradient()?)?
+            let mut gradient =
+                head.backward(&hidden.f_detach()?, &targets, &columns, kept, &mut self.model.head_gradient()?)?;
+            if let Some(by_values) = values.at_hidden {
+                let _same = gradient.f_add_(&by_values)?;
+            }
+            gradient
         };
         // tch starts a backward pass from one number only; the gradient of this one at `hidden` is `gradient`.
         hidden.f_mul(&gradient)?.f_sum(tch::Kind::Float)?.f_backward()?;
@@ -118,7 +176,7 @@ impl Fresh<'_> {
     }
 }
 
-fn check_column(name: &'static str, column: &[f32], expected: usize) -> Result<()> {
+pub(crate) fn check_column(name: &'static str, column: &[f32], expected: usize) -> Result<()> {
     if column.len() != expected {
         return Err(Error::argument(name, format!("{} numbers for {expected} targets", column.len())));
     }
@@ -188,7 +246,9 @@ mod tests {
             let range = start..rows.len().min(start + size);
             let fresh = model.forward(&rows[range.clone()], 0.9, ENTROPY).unwrap();
             let (by_logprob, by_entropy) = (data.by_logprob[range.clone()].concat(), data.by_entropy[range].concat());
-            fresh.backward(&Derivatives { logprob: &by_logprob, entropy: Some(&by_entropy) }).unwrap();
+            fresh
+                .backward(&Derivatives { logprob: &by_logprob, entropy: Some(&by_entropy), ..Derivatives::default() })
+                .unwrap();
         }
         flat.copy()
     }
@@ -241,7 +301,7 @@ mod tests {
         let model = model(true);
         let fresh = model.forward(&[Row { tokens: &[1, 2], targets: &[] }], 1.0, ENTROPY).unwrap();
         assert!(fresh.logprob().is_empty() && fresh.entropy().is_empty());
-        fresh.backward(&Derivatives { logprob: &[], entropy: None }).unwrap();
+        fresh.backward(&Derivatives { logprob: &[], ..Derivatives::default() }).unwrap();
         assert_eq!(model.weights().gradient.as_ref().unwrap().0.norm().double_value(&[]), 0.0);
     }
 
@@ -250,7 +310,7 @@ mod tests {
         let (model, row) = (model(true), Row { tokens: &[1, 2, 3], targets: &[1, 2] });
         let error = |wanted, logprob: &[f32], entropy: Option<&[f32]>| {
             let fresh = model.forward(&[row], 1.0, wanted).unwrap();
-            fresh.backward(&Derivatives { logprob, entropy }).unwrap_err().to_string()
+            fresh.backward(&Derivatives { logprob, entropy, ..Derivatives::default() }).unwrap_err().to_string()
         };
         assert_eq!(error(ENTROPY, &[1.0], None), "derivatives.logprob: 1 numbers for 2 targets");
         assert_eq!(error(ENTROPY, &[1.0, f32::NAN], None), "derivatives.logprob: NaN at target 1");

@@ -72,9 +72,33 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Slots in the order that [`crate::qwen2`] takes them: embedding; per layer input norm, q/k/v weight, q/k/v bias,
-    /// output, second norm, gate, up, down; last norm; output layer unless it is tied.
+    /// A language model: the trunk, then the output layer unless it is tied.
     pub(crate) fn new(shape: &Shape) -> Self {
+        let mut layout = Self::trunk(shape);
+        if !shape.tied {
+            layout.matrix(&[("lm_head.weight".to_owned(), shape.vocab_size)], shape.hidden_size);
+        }
+        layout
+    }
+
+    /// A critic with a trunk of its own: the trunk, at the same places as in a language model of the same shape, then
+    /// the value head.
+    pub(crate) fn critic(shape: &Shape) -> Self {
+        let mut layout = Self::trunk(shape);
+        layout.add_value_head(shape);
+        layout
+    }
+
+    /// A value head alone: `[1, D]`, then `[1]`.
+    pub(crate) fn value_head(shape: &Shape) -> Self {
+        let mut layout = Self::default();
+        layout.add_value_head(shape);
+        layout
+    }
+
+    /// Slots in the order that [`crate::qwen2`] takes them: embedding; per layer input norm, q/k/v weight, q/k/v bias,
+    /// output, second norm, gate, up, down; last norm.
+    pub(crate) fn trunk(shape: &Shape) -> Self {
         let (hidden, inner) = (shape.hidden_size, shape.intermediate_size);
         let query = shape.heads * shape.head_dim();
         let key = shape.kv_heads * shape.head_dim();
@@ -96,10 +120,18 @@ impl Layout {
             layout.matrix(&[(named("mlp.down_proj.weight"), hidden)], inner);
         }
         layout.vector(&[("model.norm.weight".to_owned(), hidden)], Initial::Ones);
-        if !shape.tied {
-            layout.matrix(&[("lm_head.weight".to_owned(), shape.vocab_size)], hidden);
-        }
         layout
+    }
+
+    /// Number of weights.
+    pub(crate) fn count(&self) -> usize {
+        self.tensors.iter().map(Named::len).sum()
+    }
+
+    /// Hugging Face's names in a model that classifies tokens, which is what a critic is.
+    fn add_value_head(&mut self, shape: &Shape) {
+        self.slot(&[("score.weight".to_owned(), 1)], Some(shape.hidden_size), Initial::Zeros);
+        self.vector(&[("score.bias".to_owned(), 1)], Initial::Zeros);
     }
 
     /// A slot of matrices, each given by its name and its rows.
@@ -170,10 +202,30 @@ impl Weights {
         Self::new(layout, flat)
     }
 
-    /// Reads `model.safetensors`, or the shards of `model.safetensors.index.json`, of a model folder. F32, F16 and BF16
-    /// become f32. Errors: tensors that are missing, not expected, or of another shape, by name.
+    /// A language model of a folder; see [`Weights::read`].
     pub(crate) fn load(shape: &Shape, folder: &Path, device: Device) -> Result<Self> {
-        let layout = Layout::new(shape);
+        Self::read(Layout::new(shape), shape.tied, folder, device)
+    }
+
+    /// A critic with a copy of a model's trunk; see [`Layout::critic`]. Its value head is 0.
+    pub(crate) fn critic(shape: &Shape, model: &Self) -> Result<Self> {
+        let (layout, trunk) = (Layout::critic(shape), Layout::trunk(shape).len as i64);
+        let flat = Tensor::f_zeros([layout.len as i64], (Kind::Float, model.flat.device()))?;
+        flat.f_narrow(0, 0, trunk)?.f_copy_(&model.flat.f_narrow(0, 0, trunk)?)?;
+        Self::new(layout, flat)
+    }
+
+    /// A value head that is 0; see [`Layout::value_head`].
+    pub(crate) fn value_head(shape: &Shape, device: Device) -> Result<Self> {
+        let layout = Layout::value_head(shape);
+        let flat = Tensor::f_zeros([layout.len as i64], (Kind::Float, device.0))?;
+        Self::new(layout, flat)
+    }
+
+    /// Reads `model.safetensors`, or the shards of `model.safetensors.index.json`, of a model folder. F32, F16 and BF16
+    /// become f32. With `tied`, a file may hold a copy of the embedding as output layer. Errors: tensors that are
+    /// missing, not expected, or of another shape, by name.
+    pub(crate) fn read(layout: Layout, tied: bool, folder: &Path, device: Device) -> Result<Self> {
         let flat = Tensor::f_zeros([layout.len as i64], (Kind::Float, tch::Device::Cpu))?;
         let (source, files) = weight_files(folder)?;
         let by_name: HashMap<&str, &Named> =
@@ -188,7 +240,7 @@ impl Weights {
             let tensors = SafeTensors::deserialize(&map).map_err(|e| Error::file(&path, e))?;
             for (name, view) in tensors.iter() {
                 let Some(place) = by_name.get(name) else {
-                    if shape.tied && name == "lm_head.weight" {
+                    if tied && name == "lm_head.weight" {
                         tied_head = Some(as_f32(&path, name, &view)?);
                     } else {
                         extra.push(name.to_owned());
@@ -258,9 +310,25 @@ impl Weights {
         Self::new(Layout::new(shape), self.flat.f_detach_copy()?)
     }
 
+    /// Moves the weights the share `rate` of the way to others of the same layout.
+    pub(crate) fn follow(&self, other: &Self, rate: f64) -> Result<()> {
+        let _no_grad = tch::no_grad_guard();
+        let mut flat = self.flat.shallow_clone();
+        if flat.size() != other.flat.size() {
+            return Err(Error::argument("other", "a model of another shape"));
+        }
+        if rate < 1.0 {
+            let _same = flat.f_lerp_(&other.flat, rate)?;
+        } else {
+            flat.f_copy_(&other.flat)?;
+        }
+        self.version.fetch_add(1, Ordering::AcqRel);
+        Ok(())
+    }
+
     /// Number of weights.
     pub(crate) fn count(&self) -> usize {
-        self.layout.tensors.iter().map(Named::len).sum()
+        self.layout.count()
     }
 
     pub(crate) fn version(&self) -> u64 {

@@ -19,7 +19,7 @@ pub fn run(checkout: &Checkout, folder: &str, algorithms: &[String]) -> Result<(
 }
 
 /// The commands of cargo, in order. `folder` is relative to the root of the checkout, or absolute.
-pub fn commands(workspace: &Workspace, folder: &str, algorithms: &[String]) -> [Vec<String>; 2] {
+fn commands(workspace: &Workspace, folder: &str, algorithms: &[String]) -> [Vec<String>; 2] {
     // One build for all: cargo unites the features, so the second command finds everything as it needs it.
     let mut build = ["build", "--package", "accredit-golden"].map(String::from).to_vec();
     build.extend(select(&workspace.plugins));
@@ -37,8 +37,7 @@ mod tests {
     #[test]
     fn the_shipped_plugins_are_built_before_they_are_compared() {
         let plugins = ["accredit-clip", "accredit-grpo"].map(String::from).to_vec();
-        let fixtures = vec!["accredit-misbehave".to_string()];
-        let workspace = Workspace { target: PathBuf::from("target"), plugins, fixtures };
+        let workspace = Workspace { target: PathBuf::from("target"), plugins };
         let [build, run] = commands(&workspace, "data", &["grpo".to_string()]);
         let expected = "build --package accredit-golden --package accredit-clip --package accredit-grpo";
         assert_eq!(build.join(" "), expected);

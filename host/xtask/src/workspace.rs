@@ -16,8 +16,6 @@ pub struct Workspace {
     /// Packages that build a plugin to ship: the shared libraries under plugins/. A package with a program as well, as
     /// the one that compares golden numbers, has its plugin for itself.
     pub plugins: Vec<String>,
-    /// Packages that build a plugin only for tests: the shared libraries elsewhere.
-    pub fixtures: Vec<String>,
 }
 
 impl Workspace {
@@ -34,19 +32,16 @@ impl Workspace {
             value[key].as_str().map(PathBuf::from).with_context(|| format!("the path `{key}` is missing"))
         };
         let plugins_folder = path(&metadata, "workspace_root")?.join("plugins");
-        let (mut plugins, mut fixtures) = (Vec::new(), Vec::new());
+        let mut plugins = Vec::new();
         for package in metadata["packages"].as_array().context("the list `packages` is missing")? {
             if !has_target(package, "cdylib") || has_target(package, "bin") {
                 continue;
             }
-            let name = package["name"].as_str().context("a package has no `name`")?.to_string();
             if path(package, "manifest_path")?.starts_with(&plugins_folder) {
-                plugins.push(name);
-            } else {
-                fixtures.push(name);
+                plugins.push(package["name"].as_str().context("a package has no `name`")?.to_string());
             }
         }
-        Ok(Self { target: path(&metadata, "target_directory")?, plugins, fixtures })
+        Ok(Self { target: path(&metadata, "target_directory")?, plugins })
     }
 
     /// The program that cargo has built in a profile's folder, such as `release`.
@@ -96,11 +91,7 @@ mod tests {
             r#"{{"packages": [{}], "target_directory": "/tmp/a \"b\"", "workspace_root": "/src"}}"#,
             packages.join(",")
         );
-        let expected = Workspace {
-            target: PathBuf::from("/tmp/a \"b\""),
-            plugins: vec!["accredit-grpo".to_string()],
-            fixtures: vec!["accredit-misbehave".to_string()],
-        };
+        let expected = Workspace { target: PathBuf::from("/tmp/a \"b\""), plugins: vec!["accredit-grpo".to_string()] };
         assert_eq!(Workspace::parse(&text).unwrap(), expected);
     }
 
@@ -123,14 +114,14 @@ mod tests {
         for plugin in ["accredit-grpo", "accredit-actfocus", "accredit-clip"] {
             assert!(workspace.plugins.iter().any(|name| name == plugin), "{plugin}");
         }
-        assert!(workspace.fixtures.iter().any(|name| name == "accredit-misbehave"));
+        assert!(!workspace.plugins.iter().any(|name| name == "accredit-misbehave"));
     }
 
     #[test]
     fn a_program_that_was_built_elsewhere_is_missed() {
         let folder = tempfile::tempdir().unwrap();
         let target = folder.path().to_path_buf();
-        let workspace = Workspace { target: target.clone(), plugins: Vec::new(), fixtures: Vec::new() };
+        let workspace = Workspace { target: target.clone(), plugins: Vec::new() };
         let message = workspace.program("release").unwrap_err().to_string();
         assert!(message.contains("build.target"), "{message}");
         let expected = target.join("release").join(format!("accredit{}", std::env::consts::EXE_SUFFIX));

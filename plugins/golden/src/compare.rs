@@ -1,6 +1,8 @@
 //! The numbers of a field against those that were expected.
 
-use anyhow::{Result, bail, ensure};
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 /// The largest relative difference that 32-bit columns may make.
@@ -32,6 +34,27 @@ fn push(value: &Value, out: &mut Vec<f64>) -> Result<()> {
         other => bail!("{other} is no number"),
     }
     Ok(())
+}
+
+/// A list of names as their places among all names.
+pub fn places(value: &Value, names: &[&str]) -> Result<Vec<f64>> {
+    let place = |value: &Value| {
+        let place = names.iter().position(|name| value.as_str() == Some(name));
+        place.map(|place| place as f64).with_context(|| format!("{value} is not among {}", names.join(", ")))
+    };
+    value.as_array().with_context(|| format!("{value} is no list"))?.iter().map(place).collect()
+}
+
+/// Both without the rows that are not compared; each then has one number for each row.
+pub fn without(found: &[f64], expected: &[f64], rows: &BTreeSet<usize>) -> Result<(Vec<f64>, Vec<f64>)> {
+    ensure!(found.len() == expected.len(), "{} numbers, and {} were expected", found.len(), expected.len());
+    if let Some(row) = rows.last() {
+        ensure!(*row < expected.len(), "row {row} is not compared, and there are {} numbers", expected.len());
+    }
+    let keep = |numbers: &[f64]| -> Vec<f64> {
+        numbers.iter().enumerate().filter(|(row, _)| !rows.contains(row)).map(|(_, number)| *number).collect()
+    };
+    Ok((keep(found), keep(expected)))
 }
 
 /// The largest difference, divided by the largest expected size where that is above 1.
@@ -66,10 +89,25 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_rounding_decides_are_left_out() {
+        let skip = |rows: &[usize]| without(&[1.0, 2.0, 3.0], &[1.0, 9.0, 3.5], &rows.iter().copied().collect());
+        assert_eq!(skip(&[1]).unwrap(), (vec![1.0, 3.0], vec![1.0, 3.5]));
+        assert_eq!(skip(&[]).unwrap().1, [1.0, 9.0, 3.5]);
+        assert!(skip(&[3]).is_err());
+    }
+
+    #[test]
     fn rows_are_read_one_after_the_other() {
         assert_eq!(flatten(&json!([[1, 2.5], [], [-3]])).unwrap(), [1.0, 2.5, -3.0]);
         assert_eq!(flatten(&json!(4)).unwrap(), [4.0]);
         assert!(flatten(&json!([["x"]])).is_err());
+    }
+
+    #[test]
+    fn names_are_compared_by_their_places() {
+        assert_eq!(places(&json!(["c", "a"]), &["a", "b", "c"]).unwrap(), [2.0, 0.0]);
+        assert!(places(&json!(["d"]), &["a"]).is_err());
+        assert!(places(&json!("a"), &["a"]).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ use accredit::{
     plugin::{SearchPath, Services},
 };
 use accredit_core::episode::Trajectory;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
     plan::{Run, Source, Unit},
@@ -30,6 +30,8 @@ struct Scored {
     steps: Vec<ScoredStep>,
     /// The number of tokens of each of the steps.
     tokens: Vec<usize>,
+    /// Which episodes are in the batch.
+    kept: Vec<bool>,
     /// By scheme and name.
     metrics: BTreeMap<(String, String), f64>,
 }
@@ -62,9 +64,10 @@ impl Evaluator {
     /// Makes a run on these episodes: its fields' numbers, in the order of the fields.
     pub fn evaluate(&mut self, run: &Run, episodes: &[Trajectory]) -> Result<Vec<Vec<f64>>> {
         let pipeline = self.pipeline(run)?;
+        let counters = Counters { iteration: run.iteration, iterations: run.iteration + 1, update: 0, updates: 1 };
         let scored = batches(episodes, run.unit)
             .iter()
-            .map(|batch| batch.as_ref().map(|batch| score(pipeline, batch)).transpose())
+            .map(|batch| batch.as_ref().map(|batch| score(pipeline, batch, counters)).transpose())
             .collect::<Result<Vec<_>>>()?;
         run.fields
             .iter()
@@ -73,8 +76,7 @@ impl Evaluator {
     }
 }
 
-fn score(pipeline: &mut Pipeline, episodes: &[Trajectory]) -> Result<Scored> {
-    let counters = Counters { iteration: 0, iterations: 1, update: 0, updates: 1 };
+fn score(pipeline: &mut Pipeline, episodes: &[Trajectory], counters: Counters) -> Result<Scored> {
     let scored = offline::score(pipeline, episodes, counters)?;
     let mut metrics = BTreeMap::new();
     for scheme in pipeline.schemes_mut() {
@@ -87,6 +89,7 @@ fn score(pipeline: &mut Pipeline, episodes: &[Trajectory]) -> Result<Scored> {
     Ok(Scored {
         loss: scored.objective.map(|(_, evaluated)| evaluated.loss),
         tokens: sources.map(|step| step.tokens.kind.len()).collect(),
+        kept: trajectories.iter().map(|trajectory| trajectory.left_out.is_none()).collect(),
         steps: trajectories.into_iter().flat_map(|t| t.steps).collect(),
         metrics,
     })
@@ -122,6 +125,11 @@ fn numbers(source: &Source, unit: Unit, scored: &[Option<Scored>], episodes: &[T
             let advantages = column(|step| &step.advantage);
             first_tokens(episodes).into_iter().map(|first| first.map_or(0.0, |first| advantages[first])).collect()
         }
+        Source::ValueTargets => {
+            let absent = whole.steps.iter().all(|step| step.value_target.is_empty());
+            ensure!(!absent, "no scheme gave value targets");
+            column(|step| &step.value_target)
+        }
         Source::Weights => column(|step| &step.weight),
         Source::WeightSum => vec![column(|step| &step.weight).iter().sum()],
         Source::LogprobSlopes => column(|step| &step.d_logprob),
@@ -130,10 +138,41 @@ fn numbers(source: &Source, unit: Unit, scored: &[Option<Scored>], episodes: &[T
         Source::LogitSlopes => {
             whole.steps.iter().flat_map(|step| &step.d_top_k_logprob).flatten().map(|d| f64::from(*d)).collect()
         }
+        Source::KeptGroups => kept_groups(episodes, &whole.kept),
         Source::Metric(scheme, name) => {
             let key = ((*scheme).to_owned(), (*name).to_owned());
             let value = whole.metrics.get(&key);
             vec![*value.with_context(|| format!("`{scheme}` pushed no `{name}`"))?]
         }
     })
+}
+
+/// The groups of which an episode is kept, as their places among all groups in the order in which they first appear.
+fn kept_groups(episodes: &[Trajectory], kept: &[bool]) -> Vec<f64> {
+    let mut names: Vec<&str> = Vec::new();
+    let mut places: Vec<usize> = Vec::new();
+    for (episode, kept) in episodes.iter().zip(kept) {
+        let place = names.iter().position(|name| *name == episode.group).unwrap_or(names.len());
+        if place == names.len() {
+            names.push(&episode.group);
+        }
+        if *kept && !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places.sort_unstable();
+    places.into_iter().map(|place| place as f64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_kept_if_one_of_its_episodes_is() {
+        let episode = |group: &str| Trajectory { group: group.to_owned(), ..Trajectory::default() };
+        let episodes = [episode("a"), episode("b"), episode("c"), episode("a"), episode("c")];
+        assert_eq!(kept_groups(&episodes, &[false, false, true, true, true]), [0.0, 2.0]);
+        assert_eq!(kept_groups(&episodes, &[false; 5]), Vec::<f64>::new());
+    }
 }

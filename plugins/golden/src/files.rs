@@ -2,7 +2,7 @@
 //! made of them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -43,6 +43,19 @@ pub struct Variant {
     pub dtype: String,
     /// The numbers by field.
     pub expected: BTreeMap<String, Value>,
+}
+
+/// The field that lists rows whose numbers rounding decides.
+pub const ROWS_TO_SKIP: &str = "rows_where_f32_rounding_decides";
+
+impl Variant {
+    /// Rows that are not compared, because upstream's rounding in 32 bits decides what they are.
+    pub fn rows_to_skip(&self) -> Result<BTreeSet<usize>> {
+        let Some(rows) = self.expected.get(ROWS_TO_SKIP) else {
+            return Ok(BTreeSet::new());
+        };
+        serde_json::from_value(rows.clone()).with_context(|| format!("{}, {ROWS_TO_SKIP}: {rows}", self.name))
+    }
 }
 
 /// Where numbers come from.

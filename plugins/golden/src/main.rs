@@ -25,13 +25,13 @@ use std::{
 };
 
 use accredit::plugin::SearchPath;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use crate::{
     evaluate::Evaluator,
     exceptions::Exceptions,
-    files::{DistributionInput, Folder, GoldenFile, Input, Variant},
+    files::{DistributionInput, Folder, GoldenFile, Input, ROWS_TO_SKIP, Variant},
     plan::{Given, Plan, Run, Source},
     rollouts::Gae,
     settings::Inexpressible,
@@ -149,6 +149,7 @@ fn compare_variant(
     variant: &Variant,
     plan: &Plan,
 ) -> Result<BTreeMap<String, Result<f64>>> {
+    let skipped = variant.rows_to_skip()?;
     let mut differences = BTreeMap::new();
     for run in &plan.runs {
         inputs.read_for(run)?;
@@ -161,12 +162,22 @@ fn compare_variant(
         wanted.fields.retain(|(field, _)| variant.expected.contains_key(field));
         let found = evaluator.evaluate(&wanted, &episodes)?;
         for ((field, source), mut found) in wanted.fields.iter().zip(found) {
-            if let (Source::LogitSlopes, Some(places), Some(input)) = (source, run.distributions, &inputs.distributions)
-            {
-                found = distributions::logit_slopes(input, places, &found)?;
-            }
-            let expected = compare::flatten(&variant.expected[field]);
-            let difference = expected.and_then(|expected| compare::difference(&found, &expected));
+            let value = &variant.expected[field];
+            let expected = match (source, &inputs.input, &inputs.distributions) {
+                (Source::KeptGroups, Some(input), _) => {
+                    let names: Vec<&str> = input.groups.iter().map(|group| group.group_id.as_str()).collect();
+                    compare::places(value, &names)
+                }
+                (Source::LogitSlopes, _, Some(input)) => {
+                    let places = run.distributions.context("the logits are those of distributions")?;
+                    found = distributions::logit_slopes(input, places, &found)?;
+                    compare::flatten(value)
+                }
+                _ => compare::flatten(value),
+            };
+            let difference = expected
+                .and_then(|expected| compare::without(&found, &expected, &skipped))
+                .and_then(|(found, expected)| compare::difference(&found, &expected));
             differences.insert(field.clone(), difference);
         }
     }
@@ -189,7 +200,7 @@ fn report(
             return print(name, &format!("FAIL {error:#}"));
         }
     };
-    for field in variant.expected.keys() {
+    for field in variant.expected.keys().filter(|field| *field != ROWS_TO_SKIP) {
         let listed = exceptions.field(&file.algorithm, &variant.name, field);
         let name = format!("{name} {field}");
         let line = match (results.remove(field), listed) {

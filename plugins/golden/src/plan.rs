@@ -23,10 +23,14 @@ pub struct Run {
     pub objective: Option<Scheme>,
     /// Advantages that stand in the rollouts.
     pub given: Given,
+    /// All rewards are 0.
+    pub no_rewards: bool,
     /// Rows without a response token.
     pub masked_rows: BTreeSet<usize>,
-    /// The rows that have a teacher; none means all.
-    pub teacher_rows: Option<BTreeSet<usize>>,
+    /// Rows of which no teacher was asked.
+    pub unasked_rows: BTreeSet<usize>,
+    /// Which iteration it is.
+    pub iteration: u64,
     /// The input is distributions, and this is how they become episodes.
     pub distributions: Option<Places>,
     /// The critic's new value is `0.9 * value + 0.1`.
@@ -89,6 +93,8 @@ pub enum Source {
     Advantages,
     /// The advantage of each row's first response token.
     RowAdvantages,
+    /// Value targets of the tokens, row by row.
+    ValueTargets,
     /// Weights of the tokens, row by row.
     Weights,
     /// Their sum.
@@ -97,6 +103,8 @@ pub enum Source {
     LogprobSlopes,
     /// Derivatives with respect to the new values, row by row.
     ValueSlopes,
+    /// The groups of which a trajectory is kept, as their places among all groups.
+    KeptGroups,
     /// Derivatives with respect to the policy's logits, place by place, from those with respect to the log-probabilities of
     /// the likeliest tokens.
     LogitSlopes,
@@ -111,8 +119,10 @@ impl Run {
             credit,
             objective: None,
             given: Given::Nothing,
+            no_rewards: false,
             masked_rows: BTreeSet::new(),
-            teacher_rows: None,
+            unasked_rows: BTreeSet::new(),
+            iteration: 0,
             distributions: None,
             new_values: false,
             unit: Unit::Whole,

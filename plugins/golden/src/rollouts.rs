@@ -1,6 +1,7 @@
 //! Golden rollouts as episodes of the host.
 
 use accredit_core::episode::{Layout, Status, Step, TokenKind, Tokens, TopK, Trajectory};
+use accredit_plugin_api::columns::TEACHER_LOGPROB;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
@@ -66,15 +67,15 @@ pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> 
                 if run.masked_rows.contains(&row) {
                     tokens.kind.fill(TokenKind::Observation);
                 }
-                if run.teacher_rows.as_ref().is_some_and(|with_teacher| !with_teacher.contains(&row))
-                    && let Some(teacher) = tokens.columns.get_mut("teacher_logprob")
+                if run.unasked_rows.contains(&row)
+                    && let Some(teacher) = tokens.columns.get_mut(TEACHER_LOGPROB.name())
                 {
                     teacher.fill(f32::NAN);
                 }
                 steps.push(Step {
                     state: Some(step.state_key.clone()),
                     next_state: step.next_state_key.clone(),
-                    reward: Some(step.reward as f32),
+                    reward: Some(if run.no_rewards { 0.0 } else { step.reward as f32 }),
                     terminal: step.done,
                     valid_action: true,
                     tokens,
@@ -87,7 +88,7 @@ pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> 
                 group: group.group_id.clone(),
                 trajectory: source.traj_id.clone(),
                 status: if source.truncated { Status::TruncatedSteps } else { Status::Completed },
-                outcome: Some(source.outcome_reward as f32),
+                outcome: Some(if run.no_rewards { 0.0 } else { source.outcome_reward as f32 }),
                 steps,
                 ..Trajectory::default()
             });
@@ -252,6 +253,13 @@ mod tests {
     }
 
     #[test]
+    fn rewards_can_be_left_out() {
+        let run = Run { no_rewards: true, ..run() };
+        let episodes = episodes(&input(), Layout::Trajectory, &run, None).unwrap();
+        assert_eq!((episodes[0].outcome, episodes[0].steps[0].reward), (Some(0.0), Some(0.0)));
+    }
+
+    #[test]
     fn a_masked_row_has_no_response_token() {
         let run = Run { masked_rows: [1].into(), ..run() };
         let masked = |layout| -> Vec<bool> {
@@ -261,6 +269,18 @@ mod tests {
         };
         assert_eq!(masked(Layout::Step), [false, true]);
         assert_eq!(masked(Layout::Trajectory), [false, false]);
+    }
+
+    #[test]
+    fn a_row_of_which_no_teacher_was_asked_has_no_number() {
+        let mut input = input();
+        for step in &mut input.groups[0].trajectories[0].steps {
+            step.tokens.columns.insert("teacher_logprob".into(), vec![-1.0; step.tokens.kind.len()]);
+        }
+        let run = Run { unasked_rows: [1].into(), ..run() };
+        let episode = &episodes(&input, Layout::Step, &run, None).unwrap()[0];
+        let unasked = |step: usize| episode.steps[step].tokens.columns["teacher_logprob"].iter().all(|t| t.is_nan());
+        assert_eq!((unasked(0), unasked(1)), (false, true));
     }
 
     #[test]

@@ -31,19 +31,30 @@
 //!
 //! | name | default | what |
 //! | --- | --- | --- |
-//! | `over` | `"trajectories"` | what counts once in mean and deviation: `"trajectories"` or `"rows"` |
+//! | `over` | `"trajectories"` | what counts once in mean and deviation: `"trajectories"`, `"rows"` or `"tokens"` |
 //! | `std` | `true` | divide by the deviation; `false` is Dr. GRPO |
 //! | `ddof` | `1` | 1 the sample deviation, 0 the population's |
 //! | `eps` | `1e-6` | added to the deviation |
 //! | `singleton` | `"zero"` | the advantage of a group with one entry: `"zero"`, or `"raw"`, its outcome over `1 + eps` |
+//! | `token_rewards` | `"outcome"` | what `shape` gave to tokens: a part of the `"outcome"`, or each token's own `"to-go"` |
+//!
+//! The papers set: GRPO `std = true`, Dr. GRPO `std = false`; verl-agent on ALFWorld, WebShop and Sokoban
+//! `over = "rows"`, `singleton = "raw"`; RAGEN `over = "trajectories"`. Groups of 8 in all of them, 16 in RAGEN.
 //!
 //! `over` matters where a row is a step (`context = "window"`). `"rows"` is how verl-agent and GiGPO count by default: a
 //! trajectory with more steps weighs more in its group's baseline. With outcomes 1 (three steps) and 0 (one step) the
-//! baseline is 0.75, not 0.5. Where a row is a trajectory the two are the same.
+//! baseline is 0.75, not 0.5. Where a row is a trajectory the two are the same. `"tokens"` counts a trajectory as often as
+//! it has response tokens; with `std = false` that is the baseline of OPO (Hao et al. 2025, arXiv 2505.23585), equal to
+//! verl's.
+//!
+//! `token_rewards` matters where a scheme such as `kl-reward` gives rewards to single tokens. With `"outcome"` the sum of a
+//! trajectory's is a part of the outcome that is compared, as in verl. With `"to-go"` the comparison leaves them out, and
+//! each token gets, on top of its trajectory's advantage, the sum of those from itself to the end of its row, as in
+//! OpenRLHF.
 //!
 //! # What it needs
 //!
-//! The outcome of each trajectory; no signal of a model. Groups of at least two, unless `singleton = "raw"`.
+//! The outcome of each trajectory, with `token_rewards = "to-go"` also the rewards of steps and tokens; no signal of a model. Groups of at least two, unless `singleton = "raw"`.
 //!
 //! # When it goes wrong
 //!
@@ -88,151 +99,60 @@
 //! plugin = "clip"
 //! params = { low = 0.2, high = 0.28 }
 //! ```
+//!
+//! # `rloo`: leave one out
+//!
+//! The second scheme of this library compares a trajectory's outcome with the mean of the *other* trajectories of its
+//! group, so that its own reward does not move its baseline (REINFORCE leave-one-out):
+//!
+//! ```text
+//! A_i = R_i - sum_{j != i} R_j / (n - 1) = (R_i - mean(R)) n / (n - 1)     Ahmadian et al. 2024 (arXiv 2402.14740), section 3
+//! ```
+//!
+//! **Fidelity**: equal to verl's `rloo` with `singleton = "raw"`, to its vectorised form with `"zero"`, and to OpenRLHF's
+//! with `token_rewards = "to-go"`. With `over = "rows"` the factor counts rows, as in verl-agent: close to 1, and not the
+//! trajectory that is left out. A group whose outcomes are all equal gets exactly 0.
+//!
+//! **Parameters**: `over` (`"trajectories"` or `"rows"`, default `"trajectories"`), `singleton` (`"zero"`, or `"raw"`: the
+//! outcome itself; default `"zero"`) and `token_rewards`, as above. DeepSWE's recipe is `rloo` with `clip` set to
+//! `aggregate = "seq-mean-token-sum"`, `low = 0.2`, `high = 0.28`, and a filter that does not train truncated episodes.
+//!
+//! **Needs**, **metrics** and **when it goes wrong**: as `grpo`. Without a deviation, tasks with large rewards weigh more
+//! than tasks with small ones.
+//!
+//! ```toml
+//! [model.create]
+//! hidden_size = 128
+//! intermediate_size = 256
+//! layers = 2
+//! heads = 4
+//! kv_heads = 2
+//! vocab_size = 512
+//! max_positions = 1024
+//!
+//! [environment]
+//! name = "frozen-lake"
+//!
+//! [rollout]
+//! groups = 8
+//! group_size = 8
+//!
+//! [[credit]]
+//! plugin = "rloo"
+//! params = { over = "trajectories" }
+//!
+//! [objective]
+//! plugin = "clip"
+//! params = { aggregate = "seq-mean-token-sum", low = 0.2, high = 0.28 }
+//! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-use accredit_plugin_api::prelude::*;
+mod group;
+mod grpo;
+mod rloo;
 
-choices! {
-    /// What counts once in the statistics of a group.
-    pub enum Over {
-        /// Every trajectory.
-        Trajectories = "trajectories",
-        /// Every row that has a response token.
-        Rows = "rows",
-    }
-}
-
-choices! {
-    /// The advantage of a group with one entry.
-    pub enum Singleton {
-        /// 0.
-        Zero = "zero",
-        /// Mean 0 and deviation 1: the outcome itself.
-        Raw = "raw",
-    }
-}
-
-params! {
-    /// Parameters of `grpo`.
-    pub struct Params {
-        /// What counts once in the mean and the deviation of a group.
-        over: Over = Over::Trajectories,
-        /// Divide by the deviation; false is Dr. GRPO.
-        std: bool = true,
-        /// The sum of squares is divided by the number of entries less this: 1 the sample deviation, 0 the population's.
-        #[range(0..=1)]
-        ddof: u32 = 1,
-        /// Added to the deviation.
-        #[range(0.0..)]
-        eps: f64 = 1e-6,
-        /// The advantage of a group with one entry.
-        singleton: Singleton = Singleton::Zero,
-    }
-}
-
-/// The scheme.
-pub struct Grpo {
-    params: Params,
-    /// Outcomes of the group at hand.
-    scores: Scores,
-}
-
-/// What is taken off a score, and what the rest is divided by.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Baseline {
-    /// Nothing to compare: 0 for all.
-    Flat,
-    /// `(score - mean) / scale`.
-    Spread { mean: f64, scale: f64 },
-}
-
-/// Kinds of groups that give no signal.
-#[derive(Default)]
-struct Counts {
-    groups: u32,
-    singleton: u32,
-    without_spread: u32,
-}
-
-impl Scheme for Grpo {
-    type Params = Params;
-    const NAME: &'static str = "grpo";
-    const ABOUT: &'static str = "The episode's reward against its group's mean and deviation, on every token.";
-
-    fn new(params: Params, _host: Host) -> Result<Self> {
-        Ok(Self { params, scores: Scores::default() })
-    }
-
-    fn needs(&self) -> Needs {
-        let needs = Needs::hooks(&[Hook::Advantage]).reads(&[OUTCOME.any()]);
-        match self.params.singleton {
-            Singleton::Zero => needs.group_relative(),
-            Singleton::Raw => needs,
-        }
-    }
-
-    fn advantage(&mut self, batch: &Batch<'_>, out: &mut Advantages<'_>, context: &Context) -> Result<()> {
-        let outcome = batch.get(OUTCOME)?;
-        let mut rows = batch.rows().peekable();
-        let mut counts = Counts::default();
-        for group in batch.groups() {
-            self.scores.clear();
-            for trajectory in group.trajectories() {
-                let steps = trajectory.step_range();
-                let mut rows_with_tokens = 0;
-                while let Some(row) = rows.next_if(|row| row.step_range().start < steps.end) {
-                    rows_with_tokens += u32::from(!row.tokens().is_empty());
-                }
-                let entries = match self.params.over {
-                    Over::Trajectories => 1,
-                    Over::Rows => rows_with_tokens,
-                };
-                self.scores.push(f64::from(outcome[trajectory.index()]), entries);
-            }
-            let baseline = self.baseline(&mut counts);
-            for trajectory in group.trajectories() {
-                let advantage = match baseline {
-                    Baseline::Flat => 0.0,
-                    Baseline::Spread { mean, scale } => (f64::from(outcome[trajectory.index()]) - mean) / scale,
-                };
-                out.advantage[trajectory.tokens()].fill(advantage as f32);
-            }
-        }
-        let host = &context.host;
-        host.metric("groups", f64::from(counts.groups));
-        host.metric("groups_singleton", f64::from(counts.singleton));
-        host.metric("groups_without_spread", f64::from(counts.without_spread));
-        Ok(())
-    }
-}
-
-impl Grpo {
-    /// The baseline of the group whose scores stand in `self.scores`.
-    fn baseline(&mut self, counts: &mut Counts) -> Baseline {
-        counts.groups += 1;
-        let Some(spread) = self.scores.spread() else {
-            return Baseline::Flat;
-        };
-        if spread.count == 1 {
-            counts.singleton += 1;
-            return match self.params.singleton {
-                Singleton::Zero => Baseline::Flat,
-                Singleton::Raw => {
-                    Baseline::Spread { mean: 0.0, scale: if self.params.std { 1.0 + self.params.eps } else { 1.0 } }
-                }
-            };
-        }
-        if spread.all_equal {
-            counts.without_spread += 1;
-            return Baseline::Flat;
-        }
-        let scale = if self.params.std { spread.deviation(self.params.ddof) + self.params.eps } else { 1.0 };
-        Baseline::Spread { mean: spread.mean, scale }
-    }
-}
-
-export_plugin!(Grpo);
+accredit_plugin_api::export_plugin!(grpo::Grpo, rloo::Rloo);
 
 #[cfg(test)]
 mod tests;

@@ -67,7 +67,7 @@ impl Default for Objective {
     }
 }
 
-/// The short name of a plugin that may be written as a file: `grpo` for `target/release/libaccredit_grpo.so`.
+/// The short name of a plugin that may be written as a file: `acme` for `target/release/libaccredit_acme.so`.
 pub(in crate::config) fn short_name(plugin: &str) -> &str {
     let file = plugin.rsplit('/').next().unwrap_or(plugin);
     let stem = file.split_once('.').map_or(file, |(stem, _)| stem);
@@ -87,9 +87,9 @@ mod tests {
     #[test]
     fn a_file_has_the_short_name_of_its_plugin() {
         for (plugin, expected) in [
-            ("grpo", "grpo"),
+            ("acme", "acme"),
             ("library", "library"),
-            ("target/release/libaccredit_grpo.so", "grpo"),
+            ("target/release/libaccredit_acme.so", "acme"),
             ("./libmine.so", "mine"),
             ("plugins/mine.so", "mine"),
             (".so", ".so"),
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn until_is_the_first_iteration_without_the_scheme() {
-        let scheme: Credit = serde_json::from_str(r#"{"plugin": "grpo", "from": 2, "until": 4}"#).unwrap();
+        let scheme: Credit = serde_json::from_str(r#"{"plugin": "acme", "from": 2, "until": 4}"#).unwrap();
         let active: Vec<u64> = (0..6).filter(|i| scheme.active(*i)).collect();
         assert_eq!(active, [2, 3]);
     }

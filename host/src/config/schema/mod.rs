@@ -5,6 +5,7 @@
 //! nothing but its field here.
 
 mod credit;
+mod critic;
 mod environment;
 mod model;
 mod rollout;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use credit::short_name;
 pub use credit::{Credit, Objective};
+pub use critic::{Critic, CriticTrunk};
 pub use environment::{Environment, OnFailure};
 pub use model::{Create, Model};
 pub use rollout::{Context, Prompt, Rollout};
@@ -60,6 +62,8 @@ pub struct Config {
     pub objective: Objective,
     /// AdamW and its schedule.
     pub optimizer: Optimizer,
+    /// The value model, where a scheme needs one.
+    pub critic: Critic,
     /// How a batch is cut into optimiser steps.
     pub update: Update,
     /// Held-out tasks.
@@ -84,6 +88,7 @@ impl Default for Config {
             credit: Vec::new(),
             objective: Objective::default(),
             optimizer: Optimizer::default(),
+            critic: Critic::default(),
             update: Update::default(),
             evaluation: Evaluation::default(),
             checkpoint: Checkpoint::default(),

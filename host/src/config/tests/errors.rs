@@ -63,7 +63,7 @@ seed = 3
 seed = 3
 
 [[credit]]
-plugin = "grpo"
+plugin = "acme"
 mixx = 2.0
 
 [model.create]
@@ -158,7 +158,7 @@ system = [1]
 temperature = true
 
 [credit]
-plugin = "grpo"
+plugin = "acme"
 shadow = "true"
 "#,
         &[],
@@ -224,7 +224,7 @@ error: wrong type for `credit`: found a table
     );
     check(
         r#"[[credit]]
-plugin = "grpo"
+plugin = "acme"
 shadow = "true"
 params = 1
 "#,
@@ -498,24 +498,24 @@ error: wrong type for `environment.t`: found a number that is not finite
     );
     check(
         r#"[[credit]]
-plugin = "grpo"
+plugin = "acme"
 [[credit]]
-plugin = "grpo"
+plugin = "acme"
 "#,
-        &["credit.grop.mix=1", "credit.grpo.mix=2", "credit[4].mix=3"],
+        &["credit.acem.mix=1", "credit.acme.mix=2", "credit[4].mix=3"],
         "
-error: `credit` has no entry `grop`
+error: `credit` has no entry `acem`
  --> command line
   |
-  | --set credit.grop.mix=1
+  | --set credit.acem.mix=1
   |              ^^^^
-  = expected one of `grpo`, or a number below 2
-  = hint: did you mean `grpo`?
+  = expected one of `acme`, or a number below 2
+  = hint: did you mean `acme`?
 
-error: `credit` has 2 entries `grpo`
+error: `credit` has 2 entries `acme`
  --> command line
   |
-  | --set credit.grpo.mix=2
+  | --set credit.acme.mix=2
   |              ^^^^
   = expected one of `credit.0`, `credit.1`
 
@@ -524,7 +524,7 @@ error: `credit` has no entry `4`
   |
   | --set credit[4].mix=3
   |             ^^^
-  = expected one of `grpo`, or a number below 2",
+  = expected one of `acme`, or a number below 2",
     );
     check(
         "",
@@ -653,13 +653,13 @@ error: 100 minibatches of 64 trajectories
     );
     check(
         r#"[[credit]]
-plugin = "grpo"
+plugin = "acme"
 from = 3
 until = 3
 sha256 = "x"
 
 [[credit]]
-plugin = "./libgrpo.so"
+plugin = "./libacme.so"
 
 [[credit]]
 plugin = "gae"
@@ -670,7 +670,7 @@ sha256 = "y"
 "#,
         &[],
         r#"
-error: `grpo` is active from 3 until 3, which is never
+error: `acme` is active from 3 until 3, which is never
  --> a.toml:4:1
   |
 4 | until = 3
@@ -684,10 +684,10 @@ error: `x` is no SHA-256
   | ^^^^^^^^^^^^
   = expected 64 hexadecimal digits
 
-error: `credit[0]` and `credit[1]` are both called `grpo`
+error: `credit[0]` and `credit[1]` are both called `acme`
  --> a.toml:8:1
   |
-8 | plugin = "./libgrpo.so"
+8 | plugin = "./libacme.so"
   | ^^^^^^^^^^^^^^^^^^^^^^^
   = expected a `name` of its own for one of them, such as `name = "second"`
 

@@ -29,10 +29,10 @@ context = "window"
 window = 2
 
 [[credit]]
-plugin = "grpo"
+plugin = "acme"
 
 [[credit]]
-plugin = "./target/libaccredit_actfocus.so"
+plugin = "./target/libaccredit_emphasis.so"
 params = { alpha = 0.1, beta = 1 }
 until = 20
 
@@ -78,7 +78,7 @@ fn the_whole_is_read_with_defaults() {
     assert_eq!(config.rollout.group_size, 8);
     assert_eq!(config.rollout.context, Context::Window);
     let labels: Vec<&str> = config.credit.iter().map(Credit::label).collect();
-    assert_eq!(labels, ["grpo", "actfocus"]);
+    assert_eq!(labels, ["acme", "emphasis"]);
     assert_eq!(config.credit[1].until, Some(20));
     assert_eq!(config.objective.plugin, "clip");
     assert_eq!(config.optimizer, Optimizer::default());
@@ -87,7 +87,7 @@ fn the_whole_is_read_with_defaults() {
 
 #[test]
 fn training_needs_more_than_offline_credit() {
-    let error = load("[model]\ndevice = \"cpu\"\n[[credit]]\nplugin = \"grpo\"\nshadow = true\n", &[])
+    let error = load("[model]\ndevice = \"cpu\"\n[[credit]]\nplugin = \"acme\"\nshadow = true\n", &[])
         .unwrap()
         .for_training()
         .unwrap_err();
@@ -106,7 +106,7 @@ fn training_needs_more_than_offline_credit() {
 fn later_layers_win_and_tables_merge() {
     let folder = folder(&[
         ("base/model.toml", "seed = 1\niterations = 5\n[optimizer]\nlr = 1e-3\nbeta1 = 0.5\n"),
-        ("base/credit.toml", "seed = 2\n[[credit]]\nplugin = \"grpo\"\n[[credit]]\nplugin = \"actfocus\"\n"),
+        ("base/credit.toml", "seed = 2\n[[credit]]\nplugin = \"acme\"\n[[credit]]\nplugin = \"emphasis\"\n"),
         ("runs/a.toml", "extends = [\"../base/model.toml\", \"../base/credit.toml\"]\n\n[optimizer]\nlr = 1e-4\n"),
         ("runs/b.toml", "[[credit]]\nplugin = \"gae\"\n"),
     ]);
@@ -142,10 +142,10 @@ fn one_base_of_two_files_is_no_circle() {
 
 #[test]
 fn a_scheme_is_set_by_name_by_plugin_and_by_number() {
-    let text = "[[credit]]\nplugin = \"grpo\"\nname = \"first\"\n[[credit]]\nplugin = \"lib/libaccredit_gae.so\"\n";
+    let text = "[[credit]]\nplugin = \"acme\"\nname = \"first\"\n[[credit]]\nplugin = \"lib/libaccredit_gae.so\"\n";
     let sets = [
         "credit.first.params.a=1",
-        "credit.grpo.params.b = 'two'",
+        "credit.acme.params.b = 'two'",
         "credit.gae.mix=0.5",
         "credit.1.params.c=[1, 2]",
         "credit[1].params.d=plain text",
@@ -194,7 +194,7 @@ fn the_order_of_writing_does_not_matter() {
 #[test]
 fn every_value_is_shown_with_its_origin() {
     let shown =
-        load("seed = 7\n[optimizer]\nlr = 1e-5\n[[credit]]\nplugin = \"grpo\"\n", &["credit.grpo.params.std=false"])
+        load("seed = 7\n[optimizer]\nlr = 1e-5\n[[credit]]\nplugin = \"acme\"\n", &["credit.acme.params.std=false"])
             .unwrap()
             .show();
     for (line, origin) in [
@@ -202,7 +202,7 @@ fn every_value_is_shown_with_its_origin() {
         ("iterations = 100", "default"),
         ("lr = 1e-5", "a.toml:3"),
         ("eps = 1e-8", "default"),
-        ("plugin = \"grpo\"", "a.toml:5"),
+        ("plugin = \"acme\"", "a.toml:5"),
         ("mix = 1.0", "default"),
         ("std = false", "--set"),
     ] {
@@ -215,7 +215,7 @@ fn every_value_is_shown_with_its_origin() {
 fn differences_name_the_keys() {
     let mine = load(VALID, &[]).unwrap();
     let other =
-        load(VALID, &["iterations=201", "credit.actfocus.params.alpha=0.3", "credit.0.params.new=1", "run.name=x"])
+        load(VALID, &["iterations=201", "credit.emphasis.params.alpha=0.3", "credit.0.params.new=1", "run.name=x"])
             .unwrap();
     let expected = ["iterations", "credit[0].params", "credit[1].params.alpha", "run.name", "credit[0].params.new"];
     assert_eq!(mine.differences(&other.to_toml()).unwrap(), expected);
@@ -225,7 +225,7 @@ fn differences_name_the_keys() {
 #[test]
 fn others_say_what_is_wrong_with_their_keys() {
     let folder = folder(&[("a.toml", VALID)]);
-    let sets = ["credit.grpo.params.std=2".to_owned()];
+    let sets = ["credit.acme.params.std=2".to_owned()];
     let loaded = Loaded::read(&[folder.path().join("a.toml")], &sets).unwrap();
     let shown = |path: &str, hint: Option<&str>| {
         text(&loaded.error_at(path, "too bad", hint.map(str::to_owned)), folder.path())
@@ -240,11 +240,11 @@ fn others_say_what_is_wrong_with_their_keys() {
    = hint: be good"
     );
     assert_eq!(
-        shown("credit.grpo.params.std", None),
+        shown("credit.acme.params.std", None),
         "error: too bad
  --> command line
   |
-  | --set credit.grpo.params.std=2
+  | --set credit.acme.params.std=2
   |                          ^^^^^"
     );
     assert_eq!(

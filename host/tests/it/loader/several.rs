@@ -66,7 +66,7 @@ fn a_library_says_what_it_holds() {
     let library = misbehave();
     let schemes = &library.describe().schemes;
     let names: Vec<&str> = schemes.iter().map(|scheme| scheme.name.as_str()).collect();
-    assert_eq!(names, ["misbehave", "harmless", "promises"]);
+    assert_eq!(names, ["misbehave", "harmless", "value-baseline", "promises"]);
     assert_eq!(schemes[0].about, "Goes wrong on demand.");
     let seconds = &schemes[0].params["properties"]["seconds"];
     assert_eq!(seconds["description"], "How long `sleep` lasts.");

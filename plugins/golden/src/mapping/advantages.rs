@@ -1,4 +1,4 @@
-//! Variants that are advantages of `grpo`, and the advantages that the variants of losses name.
+//! Variants that are advantages of `grpo` in verl and TRL, and the advantages that the variants of losses name.
 
 use serde_json::json;
 
@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// `grpo` as verl has it, with its rule for groups of one.
-fn grpo(std: bool, eps: f64) -> Scheme {
+pub fn grpo(std: bool, eps: f64) -> Scheme {
     Scheme {
         plugin: "grpo",
         params: json!({"std": std, "eps": eps, "ddof": 1, "singleton": "raw", "over": "trajectories"}),
@@ -26,25 +26,6 @@ pub fn verl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
 pub fn trl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     let scheme = grpo(true, settings.number("epsilon")?);
     Ok(vec![Run::new(vec![scheme]).field("row_advantages", Source::RowAdvantages)])
-}
-
-/// OpenRLHF's estimators that are group statistics. Its eps of 1e-9 is written in its code.
-pub fn openrlhf(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
-    let std = match settings.text("estimator")? {
-        "group_norm" => true,
-        "dr_grpo" => false,
-        other => return inexpressible(format!("nothing here stands for the estimator `{other}`")),
-    };
-    let penalty = settings.number("kl_coef")?;
-    if penalty != 0.0 {
-        return inexpressible("the reward has a divergence penalty, and no scheme shapes rewards");
-    }
-    // The reward is the episode's and nothing decays, so discounting has to be off and observations cost nothing.
-    settings.must_be("gamma", &json!(1.0))?;
-    settings.must_be("lambd", &json!(1.0))?;
-    settings.remarks(&["kl", "observation_tokens"]);
-    let scheme = grpo(std, 1e-9);
-    Ok(vec![Run::new(vec![scheme]).field("advantages", Source::Advantages)])
 }
 
 /// A run with the advantages that a loss was computed from, which its settings name in prose.

@@ -249,7 +249,7 @@ pub fn trl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
 }
 
 /// The fields of a policy loss, by the names that the upstreams have for them.
-fn loss_fields(run: Run) -> Run {
+pub fn loss_fields(run: Run) -> Run {
     let metric = |name| Source::Metric("objective", name);
     run.field("loss", Source::Loss)
         .field("grad_new_logprob", Source::LogprobSlopes)

@@ -2,8 +2,12 @@
 //! is, its settings say how; where there is no function, algorithm and name do.
 
 mod advantages;
+mod anchors;
+mod baselines;
 mod distillation;
+mod hindsight;
 mod losses;
+mod selection;
 
 use accredit_core::episode::Layout;
 
@@ -19,9 +23,32 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
     let name = variant.name.as_str();
     let runs = match (algorithm, variant.provenance.function.as_deref()) {
         ("grpo", Some("compute_grpo_outcome_advantage")) => advantages::verl(&mut settings),
-        ("grpo", Some("RemoteExperienceMaker.compute_advantages_and_returns")) => advantages::openrlhf(&mut settings),
+        ("grpo", Some("compute_opo_outcome_advantage")) => baselines::verl_opo(&mut settings),
+        (_, Some("compute_rloo_outcome_advantage")) => baselines::verl_rloo("raw"),
+        (_, Some("compute_rloo_vectorized_outcome_advantage")) => baselines::verl_rloo("zero"),
+        (_, Some("compute_gae_advantage_return")) => baselines::verl_gae(&mut settings),
+        (_, Some("compute_reinforce_plus_plus_outcome_advantage")) => baselines::verl_reinforce(&mut settings),
+        (_, Some("compute_reinforce_plus_plus_baseline_outcome_advantage")) => {
+            baselines::verl_reinforce_baseline(&mut settings)
+        }
+        (_, Some("RemoteExperienceMaker.compute_advantages_and_returns")) => baselines::openrlhf(&mut settings),
+        (_, Some("compute_rewards")) => baselines::verl_divergence_in_reward(&mut settings),
+        (_, Some("apply_overlong_penalty")) => baselines::openrlhf_overlong(&mut settings),
         ("grpo", None) if name == "trl_advantage_formula" => advantages::trl(&mut settings),
         ("actfocus", None) => losses::actfocus(&mut settings),
+        ("serl", Some("compute_serl_action_mask_reweighted_advantages + compute_policy_loss")) => {
+            hindsight::serl(&mut settings)
+        }
+        ("rlsd", Some("compute_serl_action_mask_reweighted_advantages")) => hindsight::rlsd(&mut settings),
+        ("rlsd", Some("RLSDTrainer._generate_and_score_completions")) => hindsight::rlsd(&mut settings),
+        ("dapo", None) if name == "dynamic_sampling_kept_groups" => selection::dynamic_sampling(&mut settings),
+        ("gigpo", Some("episode_norm_reward")) => anchors::gigpo_episodes(&mut settings),
+        ("gigpo", Some("compute_gigpo_outcome_advantage" | "compute_gigpo_outcome_advantage(enable_similarity)")) => {
+            anchors::gigpo(&mut settings)
+        }
+        ("hgpo", Some("compute_hgpo_outcome_advantage")) => anchors::hgpo(&mut settings),
+        ("gagpo", None) => anchors::gagpo(&mut settings),
+        ("aem", None) => anchors::aem(&mut settings),
         ("kl", Some("kl_penalty_forward")) => losses::divergence(&mut settings),
         (_, Some("compute_policy_loss_vanilla")) => losses::verl_vanilla(&mut settings),
         (_, Some("compute_policy_loss_gspo")) => losses::verl_gspo(&mut settings),

@@ -1,5 +1,3 @@
-//! Values by hand, cases that broke other trainers, and properties.
-
 use accredit_plugin_api::{
     Layout,
     prelude::*,
@@ -7,42 +5,15 @@ use accredit_plugin_api::{
 };
 use proptest::prelude::*;
 
-use super::Grpo;
-
-/// A group as outcomes with the numbers of steps; every step has two tokens.
-type Group<'a> = &'a [(f32, usize)];
-
-fn batch(layout: Layout, groups: &[Group<'_>]) -> TestBatch {
-    let steps: Vec<Vec<Vec<usize>>> =
-        groups.iter().map(|group| group.iter().map(|(_, steps)| vec![2; *steps]).collect()).collect();
-    let trajectories: Vec<Vec<&[usize]>> =
-        steps.iter().map(|group| group.iter().map(Vec::as_slice).collect()).collect();
-    let groups_of_steps: Vec<&[&[usize]]> = trajectories.iter().map(Vec::as_slice).collect();
-    let mut batch = TestBatch::new(layout, &groups_of_steps);
-    batch.set(OUTCOME, groups.iter().flat_map(|g| g.iter().map(|t| t.0)).collect());
-    batch
-}
-
-/// The advantage of each trajectory, after checking that it is the same on all its tokens.
-fn advantages(layout: Layout, params: &str, groups: &[Group<'_>]) -> Vec<f32> {
-    let tokens = TestScheme::<Grpo>::new(params).unwrap().advantage(&batch(layout, groups)).unwrap();
-    let mut next = 0;
-    let mut out = Vec::new();
-    for (_, steps) in groups.iter().flat_map(|group| group.iter()) {
-        let own = &tokens[next..next + 2 * steps];
-        assert!(own.iter().all(|a| a.to_bits() == own[0].to_bits()), "{own:?}");
-        out.push(own[0]);
-        next += 2 * steps;
-    }
-    out
-}
+use super::{Group, advantages, check_order};
+use crate::grpo::Grpo;
 
 fn check(params: &str, groups: &[Group<'_>], expected: &[f32]) {
     check_layout(Layout::Trajectory, params, groups, expected);
 }
 
 fn check_layout(layout: Layout, params: &str, groups: &[Group<'_>], expected: &[f32]) {
-    let found = advantages(layout, params, groups);
+    let found = advantages::<Grpo>(layout, params, groups);
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(expected) {
         let near = (found - expected).abs() < 1e-6 * expected.abs().max(1.0);
@@ -68,7 +39,7 @@ fn ragged_groups_have_their_own_baselines() {
         &[-1.5, -0.5, 0.5, 1.5, -1.0, 1.0, -1.0, 0.0, 1.0],
     );
     let constant: Group<'_> = &[(5.0, 1), (5.0, 2), (5.0, 1)];
-    let found = advantages(Layout::Trajectory, "{}", &[&[(1.0, 1), (0.0, 1)], constant, &[(2.0, 1), (9.0, 1)]]);
+    let found = advantages::<Grpo>(Layout::Trajectory, "{}", &[&[(1.0, 1), (0.0, 1)], constant, &[(2.0, 1), (9.0, 1)]]);
     assert_eq!(found[2..5], [0.0; 3]);
 }
 
@@ -85,7 +56,7 @@ fn equal_outcomes_give_exactly_zero() {
     for (count, outcome) in [(8, 0.95), (10, 0.1), (7, 0.6), (6, 0.3)] {
         let group = vec![(outcome, 1); count];
         for params in ["{}", r#"{"eps": 1e-12}"#, r#"{"std": false}"#, r#"{"over": "rows"}"#] {
-            let found = advantages(Layout::Step, params, &[&group]);
+            let found = advantages::<Grpo>(Layout::Step, params, &[&group]);
             assert!(found.iter().all(|a| *a == 0.0), "{params} {found:?}");
         }
     }
@@ -93,7 +64,7 @@ fn equal_outcomes_give_exactly_zero() {
 
 #[test]
 fn a_small_spread_is_not_taken_for_none() {
-    let found = advantages(Layout::Trajectory, "{}", &[&[(1.0, 1), (1.000_01, 1)]]);
+    let found = advantages::<Grpo>(Layout::Trajectory, "{}", &[&[(1.0, 1), (1.000_01, 1)]]);
     assert!((found[0] + 0.619).abs() < 1e-3, "{found:?}");
     assert!((found[1] - 0.619).abs() < 1e-3, "{found:?}");
 }
@@ -113,6 +84,32 @@ fn a_row_without_a_token_does_not_count() {
     let params = r#"{"std": false, "over": "rows"}"#;
     let found = TestScheme::<Grpo>::new(params).unwrap().advantage(&batch);
     assert_eq!(found.unwrap(), [0.5, 0.5, 0.5, -0.5, -0.5]);
+}
+
+#[test]
+fn a_trajectory_counts_by_its_tokens_where_it_is_asked_for() {
+    // OPO: with 6 tokens at 1 and 2 at 0 the baseline is 0.75.
+    let opo = r#"{"std": false, "over": "tokens"}"#;
+    check(opo, &[&[(1.0, 3), (0.0, 1)]], &[0.25, -0.75]);
+    check(opo, &[&[(1.0, 3)]], &[0.0]);
+    check(r#"{"std": false, "over": "tokens", "singleton": "raw"}"#, &[&[(2.0, 3)]], &[2.0]);
+}
+
+#[test]
+fn token_rewards_are_compared_or_go_to_their_tokens() {
+    let mut batch = TestBatch::new(Layout::Trajectory, &[&[&[1, 2], &[2]]]);
+    batch.set(RAW_OUTCOME, vec![1.0, 0.0]).set(TOKEN_REWARD, vec![-0.25, 0.0, -0.5, 0.0, 0.5]);
+    batch.set(RAW_REWARD, vec![0.0, 1.0, 0.0]).set(REWARD, vec![0.0, 0.5, 0.0]);
+    // As the host sums them: 1 - 0.5 - 0.75 and 0 + 0.5.
+    batch.set(OUTCOME, vec![-0.25, 0.5]);
+    let found = |params| TestScheme::<Grpo>::new(params).unwrap().advantage(&batch).unwrap();
+    assert_eq!(found(r#"{"std": false}"#), [-0.375, -0.375, -0.375, 0.375, 0.375]);
+    // Compared are 0.5 and 0.
+    assert_eq!(found(r#"{"std": false, "token_rewards": "to-go"}"#), [-0.5, -0.25, -0.25, 0.25, 0.25]);
+    let mut rows = TestBatch::new(Layout::Step, &[&[&[1, 2], &[2]]]);
+    rows.set(TOKEN_REWARD, vec![-0.25, 0.0, -0.5, 0.0, 0.5]);
+    let to_go = TestScheme::<Grpo>::new(r#"{"token_rewards": "to-go"}"#).unwrap().advantage(&rows).unwrap();
+    assert_eq!(to_go, [-0.25, -0.5, -0.5, 0.5, 0.5]);
 }
 
 #[test]
@@ -142,9 +139,14 @@ fn groups_without_a_signal_are_counted() {
 
 #[test]
 fn parameters_out_of_range_are_refused() {
-    for params in
-        [r#"{"ddof": 2}"#, r#"{"eps": -1}"#, r#"{"over": "steps"}"#, r#"{"singleton": "one"}"#, r#"{"standard": true}"#]
-    {
+    for params in [
+        r#"{"ddof": 2}"#,
+        r#"{"eps": -1}"#,
+        r#"{"token_rewards": "none"}"#,
+        r#"{"over": "steps"}"#,
+        r#"{"singleton": "one"}"#,
+        r#"{"standard": true}"#,
+    ] {
         assert!(TestScheme::<Grpo>::new(params).is_err(), "{params}");
     }
 }
@@ -155,12 +157,8 @@ fn groups() -> impl Strategy<Value = Vec<Vec<(f32, usize)>>> {
 
 fn params() -> impl Strategy<Value = String> {
     let choice = |names: [&'static str; 2]| prop::sample::select(names.to_vec());
-    (choice(["rows", "trajectories"]), choice(["true", "false"]), choice(["zero", "raw"]))
+    (prop::sample::select(vec!["rows", "trajectories", "tokens"]), choice(["true", "false"]), choice(["zero", "raw"]))
         .prop_map(|(over, std, singleton)| format!(r#"{{"over": "{over}", "std": {std}, "singleton": "{singleton}"}}"#))
-}
-
-fn views(groups: &[Vec<(f32, usize)>]) -> Vec<Group<'_>> {
-    groups.iter().map(Vec::as_slice).collect()
 }
 
 proptest! {
@@ -171,26 +169,7 @@ proptest! {
         seed in any::<u64>(),
         layout in prop::sample::select(vec![Layout::Step, Layout::Trajectory]),
     ) {
-        let before = advantages(layout, &params, &views(&groups));
-        let mut tagged: Vec<Vec<((f32, usize), f32)>> = Vec::new();
-        let mut next = before.iter();
-        for group in &groups {
-            tagged.push(group.iter().map(|t| (*t, *next.next().unwrap())).collect());
-        }
-        let mut state = seed;
-        let mut shuffle_key = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            state >> 33
-        };
-        for group in &mut tagged {
-            group.sort_by_cached_key(|_| shuffle_key());
-        }
-        tagged.sort_by_cached_key(|_| shuffle_key());
-        let shuffled: Vec<Vec<(f32, usize)>> =
-            tagged.iter().map(|group| group.iter().map(|(t, _)| *t).collect()).collect();
-        let after = advantages(layout, &params, &views(&shuffled));
-        let expected = tagged.iter().flatten().map(|(_, a)| a.to_bits());
-        prop_assert!(after.iter().map(|a| a.to_bits()).eq(expected));
+        check_order::<Grpo>(layout, &params, &groups, seed);
     }
 
     #[test]
@@ -199,13 +178,13 @@ proptest! {
         std in any::<bool>(),
     ) {
         let params = format!(r#"{{"std": {std}}}"#);
-        let found = advantages(Layout::Trajectory, &params, &[&group]);
+        let found = advantages::<Grpo>(Layout::Trajectory, &params, &[&group]);
         prop_assert!(found.iter().sum::<f32>().abs() < 1e-4, "{found:?}");
     }
 
     #[test]
     fn a_better_outcome_never_gets_less(group in prop::collection::vec((-3.0_f32..3.0, 1_usize..4), 2..8)) {
-        let found = advantages(Layout::Trajectory, "{}", &[&group]);
+        let found = advantages::<Grpo>(Layout::Trajectory, "{}", &[&group]);
         for (i, a) in group.iter().enumerate() {
             for (j, b) in group.iter().enumerate() {
                 prop_assert!(a.0 < b.0 || found[i] >= found[j]);
@@ -224,8 +203,8 @@ proptest! {
             outcomes.iter().map(|r| (f(*r as f32), 1)).collect()
         };
         let params = r#"{"eps": 0}"#;
-        let plain = advantages(Layout::Trajectory, params, &[&group(&|r| r)]);
-        let moved = advantages(
+        let plain = advantages::<Grpo>(Layout::Trajectory, params, &[&group(&|r| r)]);
+        let moved = advantages::<Grpo>(
             Layout::Trajectory,
             params,
             &[&group(&|r| (r + shift as f32) * 2.0_f32.powi(power))],

@@ -1,0 +1,282 @@
+//! What each scheme costs, hook by hook, beside what it costs to read and write its columns once:
+//!
+//! ```text
+//! cargo bench --package accredit --no-default-features --bench schemes [-- NAME...] [-- 'NAME={"parameter": 1}'...]
+//! ```
+//!
+//! One thread, a batch of 16 groups x 8 trajectories x 15 steps x 150 tokens and one of four times as many groups, all
+//! schemes of all plugins that are built. For each hook it prints the fastest of its calls, tokens per second, and the
+//! ratio to streaming: reading every input column that the scheme names and writing every output, once. The two are
+//! timed in turn in one process. `queries`, which writes texts, is left out.
+#![allow(clippy::unwrap_used)]
+
+#[path = "../tests/it/plugins.rs"]
+#[expect(dead_code, reason = "the tests need more of it")]
+mod plugins;
+
+use std::{
+    collections::BTreeMap,
+    env,
+    hint::black_box,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use accredit::plugin::{Library, Scheme, SearchPath, Services};
+use accredit_plugin_api::{
+    Denominators, Hook, Layout, Level,
+    columns::{
+        ADVANTAGE, ALL, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, KIND, LOSS, NEXT_STATE, OUTCOME, RAW_OUTCOME,
+        RAW_REWARD, REWARD, SAMPLE_MORE, STATE, STATUS, SUCCESS, TERMINAL, TOKEN_REWARD, TRAJECTORY_STEPS,
+        VALID_ACTION, VALUE_TARGET, WEIGHT,
+    },
+    host::{Data, Table},
+    testing::TestBatch,
+};
+use serde_json::Value;
+
+const GROUP_SIZE: usize = 8;
+const STEPS: usize = 15;
+const TOKENS: usize = 150;
+/// How long each hook is measured.
+const BUDGET: Duration = Duration::from_millis(400);
+
+fn main() {
+    let arguments: Vec<String> = env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let params: BTreeMap<&str, Value> = arguments
+        .iter()
+        .filter_map(|argument| argument.split_once('='))
+        .map(|(name, json)| (name, serde_json::from_str(json).unwrap()))
+        .collect();
+    let wanted = |name: &str| {
+        arguments.is_empty() || params.contains_key(name) || arguments.iter().any(|argument| argument == name)
+    };
+    for folder in Path::new(env!("CARGO_MANIFEST_DIR")).join("../plugins").read_dir().unwrap() {
+        let folder = folder.unwrap().path();
+        let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
+        let manifest = folder.join("Cargo.toml");
+        let is_plugin = std::fs::read_to_string(manifest).is_ok_and(|text| text.contains("\"cdylib\""));
+        if is_plugin && name != "golden" {
+            plugins::library(&format!("accredit-{name}"));
+        }
+    }
+    let folder = plugins::target_folder().join("release");
+    println!(
+        "{:<20} {:<10} {:>9} {:>9} {:>9} {:>8}   {:>9} {:>8}",
+        "scheme", "hook", "ms", "stream", "Mtok/s", "ratio", "ms at x4", "growth"
+    );
+    let batches = [16, 64].map(Case::new);
+    for found in SearchPath::of_folders([folder]).available().into_iter().flatten() {
+        let library = Library::load(&found.path, None).unwrap();
+        for described in &library.describe().schemes {
+            if !wanted(&described.name) {
+                continue;
+            }
+            let params = params.get(described.name.as_str()).cloned().unwrap_or_else(|| serde_json::json!({}));
+            match Scheme::build(&library, &described.name, &described.name, &params, Services::default()) {
+                Ok(mut scheme) => measure(&mut scheme, &batches),
+                Err(error) => println!("{:<20} {error}", described.name),
+            }
+        }
+    }
+}
+
+fn measure(scheme: &mut Scheme, batches: &[Case]) {
+    for hook in scheme.needs().hooks.clone() {
+        if hook == Hook::Queries {
+            continue;
+        }
+        let results: Result<Vec<Timed>, String> = batches.iter().map(|batch| batch.time(scheme, hook)).collect();
+        match results {
+            Ok(timed) => println!(
+                "{:<20} {:<10} {:>9.3} {:>9.3} {:>9.0} {:>8.2}   {:>9.3} {:>8.2}",
+                scheme.name(),
+                hook.name(),
+                timed[0].scheme * 1e3,
+                timed[0].stream * 1e3,
+                timed[0].tokens as f64 / timed[0].scheme / 1e6,
+                timed[0].scheme / timed[0].stream,
+                timed[1].scheme * 1e3,
+                timed[1].scheme / timed[0].scheme,
+            ),
+            Err(message) => println!("{:<20} {:<10} {message}", scheme.name(), hook.name()),
+        }
+    }
+}
+
+/// Seconds of the fastest call, and of the fastest streaming of the same columns.
+struct Timed {
+    scheme: f64,
+    stream: f64,
+    tokens: usize,
+}
+
+/// A batch with plausible numbers in every column that the api names.
+struct Case {
+    table: Table,
+    tokens: usize,
+}
+
+impl Case {
+    fn new(groups: usize) -> Self {
+        let steps = [TOKENS; STEPS];
+        let trajectories = [steps.as_slice(); GROUP_SIZE];
+        let batch = TestBatch::new(Layout::Step, &vec![trajectories.as_slice(); groups]);
+        let tokens = batch.tokens();
+        let mut table = batch.table().clone();
+        let mut noise = 1_u64;
+        let mut uniform = move || {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (noise >> 40) as f32 / 16_777_216.0
+        };
+        let trajectory_count = groups * GROUP_SIZE;
+        let step_count = trajectory_count * STEPS;
+        for column in ALL {
+            let count = match column.level {
+                Level::Trajectory => trajectory_count,
+                Level::Step => step_count,
+                Level::Token => tokens,
+                _ => continue,
+            };
+            if column.dtype == accredit_plugin_api::abi::DType::F32 && table.get(column.name).is_none() {
+                table.set(column.name, (0..count).map(|_| -2.0 * uniform()).collect::<Vec<f32>>());
+            }
+        }
+        let outcome: Vec<f32> = (0..trajectory_count).map(|_| f32::from(uniform() < 0.4)).collect();
+        let ends = |s: usize| s % STEPS == STEPS - 1;
+        let reward: Vec<f32> = (0..step_count).map(|s| if ends(s) { outcome[s / STEPS] } else { 0.0 }).collect();
+        table.put(SUCCESS, outcome.iter().map(|outcome| *outcome > 0.0).collect());
+        table.put(RAW_OUTCOME, outcome.clone());
+        table.put(OUTCOME, outcome);
+        table.put(RAW_REWARD, reward.clone());
+        table.put(REWARD, reward);
+        table.put(TOKEN_REWARD, vec![0.0; tokens]);
+        table.put(TERMINAL, (0..step_count).map(ends).collect());
+        table.put(VALID_ACTION, (0..step_count).map(|_| uniform() < 0.95).collect());
+        // Some twenty states in a group, so that most are met again.
+        let state: Vec<u32> =
+            (0..step_count).map(|s| (s / (GROUP_SIZE * STEPS) * 20) as u32 + (20.0 * uniform()) as u32).collect();
+        let next = |s: usize| if ends(s) { accredit_plugin_api::NO_STATE } else { state[s + 1] };
+        table.put(NEXT_STATE, (0..step_count).map(next).collect());
+        table.put(STATE, state);
+        // Thinking first, then a tag, an action and a tag.
+        let kind = |token: usize| match token % TOKENS {
+            0..=119 => 0,
+            125..=147 => 1,
+            _ => 2,
+        };
+        table.put(KIND, (0..tokens).map(kind).collect());
+        let weight = vec![1.0; tokens];
+        let all: Vec<usize> = (0..trajectory_count).collect();
+        Denominators::of(&table, &weight).unwrap().put_into(&mut table, &weight, &all);
+        table.put(WEIGHT, weight);
+        Self { table, tokens }
+    }
+
+    /// What a hook writes, as the host hands it over.
+    fn outputs(&self, hook: Hook, value_target: bool) -> Table {
+        let mut outputs = Table::default();
+        let kept = |outputs: &mut Table, name: &'static str| {
+            outputs.set(name, self.table.get(name).unwrap().clone());
+        };
+        match hook {
+            Hook::Select => {
+                let trajectories = self.table.get(TRAJECTORY_STEPS.name()).map_or(0, Data::len) - 1;
+                outputs.put(DECISION, vec![2; trajectories]);
+                outputs.put(SAMPLE_MORE, vec![false]);
+            }
+            Hook::Shape => {
+                kept(&mut outputs, REWARD.name());
+                kept(&mut outputs, TOKEN_REWARD.name());
+            }
+            Hook::Advantage => {
+                kept(&mut outputs, ADVANTAGE.name());
+                if value_target {
+                    kept(&mut outputs, VALUE_TARGET.name());
+                }
+            }
+            Hook::Weigh => {
+                kept(&mut outputs, ADVANTAGE.name());
+                kept(&mut outputs, WEIGHT.name());
+            }
+            Hook::Refresh => kept(&mut outputs, ADVANTAGE.name()),
+            Hook::Objective => {
+                outputs.put(LOSS, vec![0.0]);
+                for column in [D_LOGPROB, D_ENTROPY, D_VALUE] {
+                    outputs.put(column, vec![0.0; self.tokens]);
+                }
+            }
+            Hook::Queries => {}
+        }
+        outputs
+    }
+
+    fn time(&self, scheme: &mut Scheme, hook: Hook) -> Result<Timed, String> {
+        let mut raw = Vec::new();
+        // Outputs that are changed in place are no inputs of the batch at the same time.
+        let mut outputs = self.outputs(hook, scheme.needs().value_target);
+        let inputs: Vec<(String, Data)> = self
+            .table
+            .iter()
+            .filter(|(name, _)| *name == STATUS.name() || outputs.get(name).is_none() || hook == Hook::Shape)
+            .map(|(name, data)| (name.to_owned(), data.clone()))
+            .collect();
+        let mut given = Table::default();
+        for (name, data) in inputs {
+            given.set(name, data);
+        }
+        given.raw(&mut raw);
+        let read: Vec<&Data> = scheme
+            .needs()
+            .reads
+            .iter()
+            .chain(&scheme.needs().optional)
+            .filter_map(|read| given.get(&read.name))
+            .collect();
+        let mut written = outputs.clone();
+        let (mut best, mut best_stream) = (f64::INFINITY, f64::INFINITY);
+        let begin = Instant::now();
+        while begin.elapsed() < BUDGET {
+            let start = Instant::now();
+            scheme.call(hook, &raw, &mut outputs.raw_mut()).map_err(|error| error.to_string())?;
+            best = best.min(start.elapsed().as_secs_f64());
+            let start = Instant::now();
+            stream(&read, &outputs, &mut written);
+            best_stream = best_stream.min(start.elapsed().as_secs_f64());
+        }
+        scheme.take_metrics();
+        Ok(Timed { scheme: best, stream: best_stream, tokens: self.tokens })
+    }
+}
+
+/// Reads the inputs once and writes the outputs once.
+fn stream(read: &[&Data], source: &Table, written: &mut Table) {
+    for data in read {
+        match data {
+            Data::F32(x) => {
+                black_box(x.iter().fold(0_u32, |sum, x| sum.wrapping_add(x.to_bits())));
+            }
+            Data::F64(x) => {
+                black_box(x.iter().fold(0_u64, |sum, x| sum.wrapping_add(x.to_bits())));
+            }
+            Data::U8(x) => {
+                black_box(x.iter().fold(0_u8, |sum, x| sum.wrapping_add(*x)));
+            }
+            Data::U32(x) => {
+                black_box(x.iter().fold(0_u32, |sum, x| sum.wrapping_add(*x)));
+            }
+            Data::U64(x) => {
+                black_box(x.iter().fold(0_u64, |sum, x| sum.wrapping_add(*x)));
+            }
+            Data::Bool(x) => {
+                black_box(x.iter().filter(|x| **x).count());
+            }
+        }
+    }
+    for (name, data) in source.iter() {
+        if let (Data::F32(from), Some(Data::F32(to))) = (data, written.get_mut(name)) {
+            to.copy_from_slice(from);
+            black_box(to.as_slice());
+        }
+    }
+}

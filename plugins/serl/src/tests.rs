@@ -1,0 +1,5 @@
+//! The reweighting by hand, what teachers are told, and properties.
+
+mod contexts;
+mod properties;
+mod weights;

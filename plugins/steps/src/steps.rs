@@ -1,0 +1,41 @@
+//! What the schemes that give credit by step have in common: returns of steps, steps put together by state, scores
+//! against their mean, and numbers about the advantages that come out.
+//!
+//! A step counts in a statistic if it has a response token. Sums over several steps run over sorted numbers in 64 bits,
+//! so that no result depends, in any bit, on the order of trajectories or groups.
+#![deny(unsafe_code, missing_docs)]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod cells;
+mod comparison;
+mod returns;
+mod sum;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod write;
+
+pub use cells::{Cells, Member};
+pub use comparison::{Baseline, Comparison, Counts, Entries, Mode, Over, Singleton};
+pub use returns::{discount, step_rewards};
+pub use sum::sum;
+pub use write::StepAdvantages;
+
+use accredit_plugin_api::prelude::*;
+
+/// Which steps have a response token.
+#[derive(Clone, Copy, Debug)]
+pub struct Responses<'a> {
+    offsets: &'a [u32],
+}
+
+impl<'a> Responses<'a> {
+    /// Those of a batch.
+    pub fn of(batch: &Batch<'a>) -> Result<Self> {
+        Ok(Self { offsets: batch.get(STEP_TOKENS)? })
+    }
+
+    /// Whether this step, by its index in the batch, has one.
+    pub fn has(&self, step: usize) -> bool {
+        self.offsets[step] < self.offsets[step + 1]
+    }
+}

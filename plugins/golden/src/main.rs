@@ -25,7 +25,7 @@ use std::{
 };
 
 use accredit::plugin::SearchPath;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::Parser;
 
 use crate::{
@@ -162,15 +162,16 @@ fn compare_variant(
         wanted.fields.retain(|(field, _)| variant.expected.contains_key(field));
         let found = evaluator.evaluate(&wanted, &episodes)?;
         for ((field, source), mut found) in wanted.fields.iter().zip(found) {
-            if let (Source::LogitSlopes, Some(places), Some(input)) = (source, run.distributions, &inputs.distributions)
-            {
-                found = distributions::logit_slopes(input, places, &found)?;
-            }
             let value = &variant.expected[field];
-            let expected = match (source, &inputs.input) {
-                (Source::KeptGroups, Some(input)) => {
+            let expected = match (source, &inputs.input, &inputs.distributions) {
+                (Source::KeptGroups, Some(input), _) => {
                     let names: Vec<&str> = input.groups.iter().map(|group| group.group_id.as_str()).collect();
                     compare::places(value, &names)
+                }
+                (Source::LogitSlopes, _, Some(input)) => {
+                    let places = run.distributions.context("the logits are those of distributions")?;
+                    found = distributions::logit_slopes(input, places, &found)?;
+                    compare::flatten(value)
                 }
                 _ => compare::flatten(value),
             };

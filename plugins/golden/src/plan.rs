@@ -27,8 +27,8 @@ pub struct Run {
     pub no_rewards: bool,
     /// Rows without a response token.
     pub masked_rows: BTreeSet<usize>,
-    /// The rows that have a teacher; none means all.
-    pub teacher_rows: Option<BTreeSet<usize>>,
+    /// Rows of which no teacher was asked.
+    pub unasked_rows: BTreeSet<usize>,
     /// Which iteration it is.
     pub iteration: u64,
     /// The input is distributions, and this is how they become episodes.
@@ -121,7 +121,7 @@ impl Run {
             given: Given::Nothing,
             no_rewards: false,
             masked_rows: BTreeSet::new(),
-            teacher_rows: None,
+            unasked_rows: BTreeSet::new(),
             iteration: 0,
             distributions: None,
             new_values: false,

@@ -67,7 +67,7 @@ pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> 
                 if run.masked_rows.contains(&row) {
                     tokens.kind.fill(TokenKind::Observation);
                 }
-                if run.teacher_rows.as_ref().is_some_and(|with_teacher| !with_teacher.contains(&row))
+                if run.unasked_rows.contains(&row)
                     && let Some(teacher) = tokens.columns.get_mut(TEACHER_LOGPROB.name())
                 {
                     teacher.fill(f32::NAN);
@@ -277,7 +277,7 @@ mod tests {
         for step in &mut input.groups[0].trajectories[0].steps {
             step.tokens.columns.insert("teacher_logprob".into(), vec![-1.0; step.tokens.kind.len()]);
         }
-        let run = Run { teacher_rows: Some([0].into()), ..run() };
+        let run = Run { unasked_rows: [1].into(), ..run() };
         let episode = &episodes(&input, Layout::Step, &run, None).unwrap()[0];
         let unasked = |step: usize| episode.steps[step].tokens.columns["teacher_logprob"].iter().all(|t| t.is_nan());
         assert_eq!((unasked(0), unasked(1)), (false, true));

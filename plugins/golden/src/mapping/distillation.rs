@@ -24,8 +24,10 @@ pub fn authors(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     params.insert("form".into(), json!("sampled"));
     settings.must_be("student", &json!("new_logprob"))?;
     settings.must_be("teacher", &json!("teacher_logprob"))?;
-    let teacher_rows = settings.optional_mask("self_distillation_mask")?;
-    let run = Run { teacher_rows, ..Run::new(Vec::new()) }.objective_of("sdpo", params.into());
+    let mask = "self_distillation_mask";
+    let unasked = if settings.is_null(mask) { Vec::new() } else { settings.rows_left_out(mask)? };
+    let run =
+        Run { unasked_rows: unasked.into_iter().collect(), ..Run::new(Vec::new()) }.objective_of("sdpo", params.into());
     Ok(vec![run.field("loss", Source::Loss).field("grad_new_logprob", Source::LogprobSlopes)])
 }
 

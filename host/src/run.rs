@@ -106,6 +106,9 @@ impl Run {
             self.save_if_due()?;
         }
         progress.finish();
+        if !stop::asked() {
+            progress.say(&format!("done; everything is in {}", self.folder.path().display()));
+        }
         if stop::asked() && self.iteration < self.config.iterations {
             self.save()?;
             progress.say(&format!(

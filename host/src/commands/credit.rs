@@ -1,12 +1,14 @@
 //! `accredit credit`: the schemes of a configuration on rollouts from a file.
 
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{BufWriter, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use accredit_core::episode::Trajectory;
+use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::{
@@ -54,34 +56,58 @@ impl Credit {
         let loaded = Loaded::read(&self.config, &self.sets)?;
         let search = SearchPath::new(self.plugins.folders.into_iter().chain(loaded.config.plugins.path.clone()));
         let mut pipeline = plan::load(&loaded, &search, &Supply::rollouts(), Services::default())?;
+        if let Some(out) = &self.out
+            && same_file(out, &self.rollouts)
+        {
+            bail!("{}: the credit would be written over the rollouts; choose another `--out`", out.display());
+        }
         let episodes = file::read(&self.rollouts)?;
-        let mut writer = match &self.out {
-            Some(path) => {
-                Some(BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?))
-            }
-            None => None,
-        };
+        let places = places_by_iteration(&episodes);
+        let mut lines: Vec<Option<ScoredTrajectory>> = vec![None; episodes.len()];
         for (iteration, episodes) in by_iteration(episodes) {
             let counters = Counters { iteration, iterations: loaded.config.iterations, ..Counters::default() };
             let scored =
                 score(&mut pipeline, &episodes, counters).with_context(|| format!("{}", self.rollouts.display()))?;
             let trajectories = scored.trajectories(&episodes);
-            if let Some(writer) = &mut writer {
-                for trajectory in &trajectories {
-                    serde_json::to_writer(&mut *writer, trajectory)?;
-                    writer.write_all(b"\n")?;
-                }
-            }
             if self.show || self.out.is_none() {
                 print(&coloured(&episodes, &trajectories, Colouring::new(self.color)))?;
             }
             print(&summary(iteration, &trajectories, &scored))?;
+            for (place, trajectory) in places.get(&iteration).into_iter().flatten().zip(trajectories) {
+                lines[*place] = Some(trajectory);
+            }
         }
-        if let Some(mut writer) = writer {
-            writer.flush()?;
+        match &self.out {
+            Some(path) => {
+                write(path, lines.iter().flatten()).with_context(|| format!("cannot write {}", path.display()))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// Whether two paths are one file, through links too.
+fn same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Where the episodes of each iteration stand in the file.
+fn places_by_iteration(episodes: &[Trajectory]) -> BTreeMap<u64, Vec<usize>> {
+    let mut places: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for (place, episode) in episodes.iter().enumerate() {
+        places.entry(episode.iteration).or_default().push(place);
+    }
+    places
+}
+
+/// Writes the credit, one line for each trajectory.
+fn write<'a>(path: &Path, trajectories: impl Iterator<Item = &'a ScoredTrajectory>) -> Result<()> {
+    let mut writer = BufWriter::new(File::create(path)?);
+    for trajectory in trajectories {
+        serde_json::to_writer(&mut writer, trajectory)?;
+        writer.write_all(b"\n")?;
+    }
+    Ok(writer.flush()?)
 }
 
 fn summary(iteration: u64, trajectories: &[ScoredTrajectory], scored: &crate::credit::offline::Scored) -> String {

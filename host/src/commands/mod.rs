@@ -48,6 +48,9 @@ enum Command {
     /// Show what a run would do: hooks, signals, passes over the model, memory
     #[cfg(feature = "torch")]
     Plan(train::Plan),
+    #[cfg(not(feature = "torch"))]
+    #[command(flatten)]
+    Absent(Absent),
     /// Compute the credit of rollouts that were read from a file
     Credit(credit::Credit),
     /// List, inspect and make plugins
@@ -60,6 +63,19 @@ enum Command {
     Completions {
         /// The shell
         shell: clap_complete::Shell,
+    },
+}
+
+/// The commands that this program was built without.
+#[cfg(not(feature = "torch"))]
+#[derive(Debug, Subcommand)]
+enum Absent {
+    /// Not in this program: it was built without libtorch
+    #[command(aliases = ["resume", "eval", "plan"], disable_help_flag = true)]
+    Train {
+        /// Whatever the command would have been given
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+        rest: Vec<String>,
     },
 }
 
@@ -116,6 +132,13 @@ fn run(command: Command) -> Result<()> {
         Command::Eval(eval) => eval.run(),
         #[cfg(feature = "torch")]
         Command::Plan(plan) => plan.run(),
+        #[cfg(not(feature = "torch"))]
+        Command::Absent(Absent::Train { .. }) => {
+            anyhow::bail!(
+                "train, resume, eval and plan need libtorch, which this program was built without; \
+                 `cargo xtask quickstart` fetches it and builds the rest"
+            )
+        }
         Command::Credit(credit) => credit.run(),
         Command::Plugin(plugin) => plugin.run(),
         Command::Config(config) => config.run(),

@@ -13,23 +13,33 @@ use super::near::nearest;
 use super::path::Path;
 use super::tree::{Content, Node, Reader};
 
+/// The most files that one configuration may be read from, each counted as often as it is extended.
+const FILES: usize = 1000;
+
+/// The chain of files that are being read, and how many were read in all.
+#[derive(Default)]
+struct Chain {
+    open: Vec<PathBuf>,
+    read: usize,
+}
+
 /// Reads files and all that they extend, and lays them over each other.
 pub(super) fn read_files(files: &[PathBuf]) -> Result<Node, ConfigError> {
     let mut tree = Node::root();
     for file in files {
-        tree.merge(read_file(file, None, &mut Vec::new())?);
+        tree.merge(read_file(file, None, &mut Chain::default())?);
     }
     Ok(tree)
 }
 
 /// Reads a text as if it stood in `file`.
 pub(super) fn read_text(file: &FilePath, text: String) -> Result<Node, ConfigError> {
-    layer(file, text, &mut Vec::new())
+    layer(file, text, &mut Chain::default())
 }
 
-/// Reads one file, and first what it extends. `open` is the chain of files that led to it, and `wanted_by` where the
-/// last of them names it.
-fn read_file(file: &FilePath, wanted_by: Option<Place>, open: &mut Vec<PathBuf>) -> Result<Node, ConfigError> {
+/// Reads one file, and first what it extends. `chain` holds the files that led to it, and `wanted_by` where the last of
+/// them names it.
+fn read_file(file: &FilePath, wanted_by: Option<Place>, chain: &mut Chain) -> Result<Node, ConfigError> {
     let unreadable = |error: &io::Error| {
         let reason = match error.kind() {
             io::ErrorKind::NotFound => "there is no such file".to_owned(),
@@ -44,27 +54,33 @@ fn read_file(file: &FilePath, wanted_by: Option<Place>, open: &mut Vec<PathBuf>)
         }
     };
     let identity = fs::canonicalize(file).map_err(|error| unreadable(&error))?;
+    let open = &chain.open;
     if let Some(first) = open.iter().position(|earlier| *earlier == identity) {
         let names = open[first..].iter().chain([&identity]);
         let circle: Vec<String> = names.map(|file| file_name(file)).collect();
         return Err(Problem::new(format!("`extends` goes in a circle: {}", circle.join(" -> "))).at(wanted_by).into());
     }
+    chain.read += 1;
+    if chain.read > FILES {
+        let message = format!("`extends` leads to more than {FILES} files, each counted as often as it is extended");
+        return Err(Problem::new(message).at(wanted_by).into());
+    }
     let text = fs::read_to_string(file).map_err(|error| unreadable(&error))?;
-    open.push(identity);
-    let node = layer(file, text, open)?;
-    open.pop();
+    chain.open.push(identity);
+    let node = layer(file, text, chain)?;
+    chain.open.pop();
     Ok(node)
 }
 
 /// Parses a text and lays it over what it extends.
-fn layer(file: &FilePath, text: String, open: &mut Vec<PathBuf>) -> Result<Node, ConfigError> {
+fn layer(file: &FilePath, text: String, chain: &mut Chain) -> Result<Node, ConfigError> {
     let source = Arc::new(Source { file: Some(file.to_owned()), text });
     let mut own = parse(&source)?;
     let extends = take_extends(&mut own)?;
     let folder = file.parent().unwrap_or(FilePath::new(""));
     let mut tree = Node::root();
     for (base, place) in extends {
-        tree.merge(read_file(&folder.join(base), Some(place), open)?);
+        tree.merge(read_file(&folder.join(base), Some(place), chain)?);
     }
     tree.merge(own);
     Ok(tree)

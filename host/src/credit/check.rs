@@ -85,6 +85,14 @@ pub enum CreditError {
         /// The column.
         column: String,
     },
+    /// The advantages of the estimators, each times its `mix`, do not add up to numbers.
+    #[error("the sum of the schemes' advantages, each times its `mix`, is {value} at {address}")]
+    Sum {
+        /// The sum, as text.
+        value: String,
+        /// Where it stands.
+        address: Address,
+    },
     /// No scheme gives advantages, and the batch has none.
     #[error("no scheme gives advantages, and these rollouts have no column `advantage`")]
     NoAdvantage,

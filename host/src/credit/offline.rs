@@ -29,6 +29,13 @@ pub enum OfflineError {
     /// The rollouts do not make a batch.
     #[error(transparent)]
     Batch(#[from] BatchError),
+    /// No trajectory is left.
+    #[error(
+        "none of the {} trajectories can be used: {} failed, {} are not scored (a reward is null), {} have no response \
+         token",
+        .0.total(), .0.failed, .0.unscored, .0.empty
+    )]
+    Nothing(LeftOut),
     /// The credit could not be computed.
     #[error(transparent)]
     Credit(#[from] CreditError),
@@ -51,6 +58,9 @@ pub fn score(pipeline: &mut Pipeline, episodes: &[Trajectory], counters: Counter
     let texts = wanted_texts(pipeline);
     let mut batch = Batch::build(episodes, &[], &texts)?;
     counters.put_into(&mut batch);
+    if batch.trajectories() == 0 {
+        return Err(OfflineError::Nothing(batch.left_out));
+    }
     require_columns(pipeline, &batch, iteration)?;
     if pipeline.has(Hook::Select, iteration) {
         let groups = batch.groups() as u64;

@@ -13,7 +13,7 @@ use accredit_plugin_api::{
     host::{Data, Table, read_queries},
 };
 
-use super::check::{CreditError, finite, not_negative};
+use super::check::{CreditError, finite, first_not_finite, not_negative};
 use crate::plugin::Scheme;
 
 /// Where the run stands.
@@ -253,6 +253,9 @@ impl Pipeline {
             }
             summed = true;
             credit.value_target = value_target.or(credit.value_target);
+        }
+        if let Some((_, index, value)) = first_not_finite(&credit.advantage) {
+            return Err(CreditError::Sum { value: value.to_string(), address: batch.address_of_token(index) });
         }
         if !summed {
             credit.advantage = match batch.table.f32(ADVANTAGE) {

@@ -187,7 +187,8 @@ pub fn load(
             services,
         )?;
         let hooks = &scheme.needs().hooks;
-        if hooks.is_empty() || hooks.iter().all(|hook| *hook == Hook::Objective) {
+        let objective = hooks.contains(&Hook::Objective);
+        if hooks.iter().all(|hook| *hook == Hook::Objective || (objective && *hook == Hook::Queries)) {
             let message = format!("`{}` is an objective, and gives no credit", scheme.name());
             return Err(loaded.error_at(
                 &format!("{path}.plugin"),

@@ -104,6 +104,41 @@ fn collector(config: &Config, setting: &Setting) -> Result<Collector> {
     Ok(Collector::new(Box::new(move || setting.make()), threads, failures))
 }
 
+/// Refuses a new model that this machine cannot hold, before anything is made.
+fn check_memory(loaded: &Loaded, device: Device, signals: Signals) -> Result<()> {
+    let config = &loaded.config;
+    let (None, Some(shape)) = (&config.model.path, shape(config)?) else { return Ok(()) };
+    let needed = bytes_of_weights(&shape, signals);
+    match machine_memory().filter(|_| device == Device::CPU) {
+        Some(memory) if needed > memory => {
+            let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
+            let message = format!(
+                "a model of these sizes needs {:.1} GiB for training, and this machine has {:.1} GiB",
+                gibibytes(needed),
+                gibibytes(memory)
+            );
+            Err(loaded.error_at("model.create", message, None).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Bytes of all copies of the policy's weights: weights, gradient and two moments, the sampler's, and the reference.
+fn bytes_of_weights(shape: &Shape, signals: Signals) -> u64 {
+    Model::weight_count_of(shape) as u64 * 4 * weight_copies(signals)
+}
+
+fn weight_copies(signals: Signals) -> u64 {
+    5 + u64::from(signals.reference())
+}
+
+/// Bytes of memory that the machine has, where it says so.
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kibibytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(kibibytes.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
+}
+
 /// How the policy of a configuration is sampled.
 pub fn sampling(config: &Config, policy: &Model) -> Sampling {
     let rollout = &config.rollout;
@@ -145,7 +180,8 @@ pub fn evaluate(
 }
 
 impl Run {
-    /// Sets a new run up: everything is checked before anything is written.
+    /// Sets a new run up: everything is checked before anything is written. If it fails before there is a checkpoint to
+    /// go on from, its folder is removed again.
     pub fn start(loaded: &Loaded, options: &Options) -> Result<Self> {
         let config = loaded.config.clone();
         let setting = Setting::of(loaded)?;
@@ -160,7 +196,28 @@ impl Run {
             None => None,
         };
 
-        let folder = RunFolder::create(config.run.folder.join(&name))?;
+        check_memory(loaded, device, signals)?;
+        let folder = RunFolder::create(&config.run.folder, &name)?;
+        let set_up = Self::set_up(loaded, &setting, folder.clone(), existing, pipeline, signals, tasks, device);
+        if set_up.is_err() {
+            folder.remove()?;
+        }
+        set_up
+    }
+
+    /// Fills the folder of a new run, up to its first checkpoint.
+    #[expect(clippy::too_many_arguments, reason = "what `start` checked before it wrote anything")]
+    fn set_up(
+        loaded: &Loaded,
+        setting: &Setting,
+        folder: RunFolder,
+        existing: Option<(Tokenizer, Model)>,
+        pipeline: Pipeline,
+        signals: Signals,
+        tasks: Tasks,
+        device: Device,
+    ) -> Result<Self> {
+        let config = loaded.config.clone();
         std::fs::write(folder.config(), loaded.to_toml())
             .with_context(|| format!("cannot write {}", folder.config().display()))?;
         let description = environment::describe(&pipeline, config.run.threads, &device.to_string())?;
@@ -177,10 +234,10 @@ impl Run {
             }
             (tokenizer, prompter, policy, tasks)
         } else {
-            create(&config, &setting, &folder, tasks, device)?
+            create(&config, setting, &folder, tasks, device)?
         };
         if config.model.path.is_some() && config.warm_start.is_some() {
-            warm(&config, &setting, &policy, &tokenizer, &prompter, &mut tasks)?;
+            warm(&config, setting, &policy, &tokenizer, &prompter, &mut tasks)?;
         }
         let reference = if signals.reference() {
             policy.save(&folder.reference())?;
@@ -193,7 +250,7 @@ impl Run {
         let critic = signals.critic.then(|| Learner::new(&policy, &config.critic, updates.critic)).transpose()?;
         let metrics = MetricsFile::open(&folder.metrics(), 0)?;
         let mut run = Self {
-            collector: collector(&config, &setting)?,
+            collector: collector(&config, setting)?,
             updates: updates.policy,
             config,
             folder,
@@ -394,11 +451,10 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
     };
     let mebibytes = |numbers: usize| (numbers * 4) as f64 / f64::from(1 << 20);
     let weights = Model::weight_count_of(&shape);
-    // Weights, gradient and two moments of the policy; weights of the reference; decode weights of the sampler.
-    let copies = 5 + usize::from(signals.reference());
     text.push_str(&format!(
-        "memory\n  {weights} weights of 4 bytes, {copies} copies: {:.1} MiB, and what {} tokens need at once\n",
-        mebibytes(weights * copies),
+        "memory\n  {weights} weights of 4 bytes, {} copies: {:.1} MiB, and what {} tokens need at once\n",
+        weight_copies(signals),
+        bytes_of_weights(&shape, signals) as f64 / f64::from(1 << 20),
         config.update.micro_batch_tokens
     ));
     if signals.critic {

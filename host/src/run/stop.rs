@@ -23,7 +23,7 @@ pub fn watch_for_stop() {
             }
         }
         crate::plugin::cancel();
-        tracing::warn!("stopping after this iteration; once more stops now");
+        tracing::warn!("stopping as soon as the iteration is saved; once more stops now");
     };
     // A program that cannot watch still runs; Ctrl-C then ends it at once, and resume works.
     if let Err(error) = ctrlc::set_handler(handler) {

@@ -156,6 +156,10 @@ pub fn schemes(metrics: &mut Metrics, pipeline: &mut Pipeline) {
 pub fn update(metrics: &mut Metrics, updated: &Updated, updates: u64) {
     metrics.put(names::LOSS, updated.loss);
     metrics.put(names::GRAD_NORM, updated.grad_norm);
+    if updated.moved.tokens > 0.0 {
+        metrics.put(names::POLICY_KL, updated.moved.kl / updated.moved.tokens);
+        metrics.put(names::POLICY_GAIN, updated.moved.gain / updated.moved.tokens);
+    }
     metrics.put(names::LR, updated.lr);
     if let Some(critic) = updated.critic {
         metrics.put(names::CRITIC_GRAD_NORM, critic.grad_norm);

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io::{self, IsTerminal, Write},
     path::Path,
     sync::OnceLock,
 };
@@ -29,7 +29,14 @@ impl Write for ToFile {
 pub fn init() {
     let terminal = EnvFilter::try_from_env("ACCREDIT_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::registry()
-        .with(fmt::layer().with_writer(io::stderr).without_time().with_target(false).with_filter(terminal))
+        .with(
+            fmt::layer()
+                .with_writer(io::stderr)
+                .with_ansi(io::stderr().is_terminal())
+                .without_time()
+                .with_target(false)
+                .with_filter(terminal),
+        )
         .with(fmt::layer().with_writer(|| ToFile).with_ansi(false).with_filter(LevelFilter::INFO))
         .init();
 }

@@ -36,6 +36,11 @@ pub const QUERY_TOKENS: &str = "queries/tokens";
 pub const LOSS: &str = "actor/loss";
 /// Mean norm of the policy's gradient before clipping; 0 in the critic's warm-up, where it has none.
 pub const GRAD_NORM: &str = "actor/grad_norm";
+/// Mean over the tokens of all forward passes of the update: log-probability before the update less that of now.
+pub const POLICY_KL: &str = "actor/ppo_kl";
+/// Mean over the same tokens: weight times advantage times what the log-probability has gained. Above 0 the policy moves
+/// as the advantages say; 0 in the first optimiser step, before it has moved.
+pub const POLICY_GAIN: &str = "actor/policy_gain";
 /// Learning rate of the policy's last optimiser step; 0 in the critic's warm-up.
 pub const LR: &str = "actor/lr";
 /// Mean advantage over trained tokens.

@@ -14,8 +14,13 @@ pub struct RunFolder {
 }
 
 impl RunFolder {
-    /// Makes the folder of a new run. One that is there already is refused: nothing is overwritten.
-    pub fn create(path: PathBuf) -> Result<Self> {
+    /// Makes the folder of a new run, `name` in `parent`. One that is there already is refused: nothing is overwritten.
+    pub fn create(parent: &Path, name: &str) -> Result<Self> {
+        let plain = Path::new(name).file_name().is_some_and(|last| last == name);
+        if !plain {
+            bail!("`{name}` cannot name a run: it is the name of a folder in `run.folder`, without `/`");
+        }
+        let path = parent.join(name);
         if path.exists() {
             bail!(
                 "{} is there already; choose another `run.name`, or go on with `accredit resume {}`",
@@ -28,6 +33,11 @@ impl RunFolder {
             fs::create_dir_all(&part).with_context(|| format!("cannot make {}", part.display()))?;
         }
         Ok(folder)
+    }
+
+    /// Removes the folder with all that is in it: of a run that has nothing to go on from yet.
+    pub fn remove(&self) -> Result<()> {
+        fs::remove_dir_all(&self.path).with_context(|| format!("cannot remove {}", self.path.display()))
     }
 
     /// The folder of a run that was started before.

@@ -8,7 +8,7 @@ pub use schedule::learning_rate;
 
 use accredit_core::{Slice, batch::Batch, rng::Stream};
 use accredit_plugin_api::{
-    columns::{NEW_ENTROPY, NEW_TOP_K_LOGPROB, NEW_VALUE, TOP_K_ID},
+    columns::{NEW_ENTROPY, NEW_TOP_K_LOGPROB, NEW_VALUE, OLD_LOGPROB, TOP_K_ID},
     host::Data,
 };
 use accredit_torch::{AdamW, Critic, Derivatives, Listed, Model, Optimizer, TrunkGradient, Values, Wanted, passes};
@@ -43,12 +43,53 @@ pub struct Updated {
     pub grad_norm: f64,
     /// Share of steps whose gradient was scaled down.
     pub clipped_share: f64,
+    /// How far the policy moved, over all forward passes.
+    pub moved: Moved,
     /// Learning rate of the policy's last step; 0 where it made none.
     pub lr: f64,
     /// The critic's mean gradient norm and its last learning rate, where it made steps.
     pub critic: Option<Stepped>,
     /// Tokens that went through forward and backward, prompts included.
     pub tokens: usize,
+}
+
+/// How far the policy has moved from the one that was scored, as the forward passes of an update see it: sums over
+/// tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moved {
+    /// Tokens.
+    pub tokens: f64,
+    /// Log-probability before the update less that of now.
+    pub kl: f64,
+    /// Weight times advantage times what the log-probability has gained.
+    pub gain: f64,
+}
+
+impl Moved {
+    fn add(&mut self, other: Self) {
+        self.tokens += other.tokens;
+        self.kl += other.kl;
+        self.gain += other.gain;
+    }
+
+    fn of(old: &[f32], new: &[f32], advantage: &[f32], weight: &[f32]) -> Self {
+        let mut moved = Self { tokens: old.len() as f64, ..Self::default() };
+        for (((old, new), advantage), weight) in old.iter().zip(new).zip(advantage).zip(weight) {
+            let gained = f64::from(*new) - f64::from(*old);
+            moved.kl -= gained;
+            moved.gain += gained * f64::from(*advantage) * f64::from(*weight);
+        }
+        moved
+    }
+}
+
+/// What a minibatch gave beside its gradient.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Passed {
+    /// Its loss.
+    pub loss: f64,
+    /// How far the policy had moved.
+    pub moved: Moved,
 }
 
 /// How an update is cut and paced.
@@ -107,7 +148,9 @@ pub fn update(
             }
             let critic_of = critic.as_ref().map(|learner| learner.critic());
             let models = Trained { policy: model, critic: critic_of, critic_alone };
-            updated.loss += gradient(models, pipeline, batch, rows, credit, &minibatch_rows, pace, iteration)?;
+            let passed = gradient(models, pipeline, batch, rows, credit, &minibatch_rows, pace, iteration)?;
+            updated.loss += passed.loss;
+            updated.moved.add(passed.moved);
             updated.tokens += minibatch_rows.iter().map(|row| rows.len_of(*row)).sum::<usize>();
             minibatches += 1;
             if let Some(critic) = &mut critic {
@@ -138,8 +181,8 @@ pub fn update(
     Ok(updated)
 }
 
-/// Adds the gradient of one minibatch to the models', micro-batch by micro-batch, and gives the loss. Nothing of it
-/// depends on how the minibatch is cut.
+/// Adds the gradient of one minibatch to the models', micro-batch by micro-batch. Nothing of it depends on how the
+/// minibatch is cut.
 #[expect(clippy::too_many_arguments, reason = "everything that an update brings together, and none of it twice")]
 pub fn gradient(
     trained: Trained<'_>,
@@ -150,13 +193,13 @@ pub fn gradient(
     minibatch_rows: &[usize],
     pace: Pace<'_>,
     iteration: u64,
-) -> Result<f64, UpdateError> {
+) -> Result<Passed, UpdateError> {
     let minibatch = Minibatch::of(batch, credit, minibatch_rows);
     let wants_entropy = pipeline.reads_fresh(NEW_ENTROPY.name());
     let lists = pipeline.reads_fresh(NEW_TOP_K_LOGPROB.name());
     let critic = trained.critic.filter(|_| pipeline.reads_fresh(NEW_VALUE.name()));
     let lengths: Vec<usize> = minibatch_rows.iter().map(|row| rows.len_of(*row)).collect();
-    let mut loss = 0.0;
+    let mut passed = Passed::default();
     for pass in passes(&lengths, pace.update.micro_batch_tokens) {
         let micro_rows: Vec<usize> = pass.iter().map(|index| minibatch_rows[*index]).collect();
         let slice = Slice::of(batch, &micro_rows);
@@ -175,7 +218,11 @@ pub fn gradient(
             top_k_logprob: lists.then(|| forward.listed()),
         };
         let evaluated = pipeline.evaluate(batch, credit, &minibatch, &slice, fresh, iteration)?;
-        loss += evaluated.loss;
+        passed.loss += evaluated.loss;
+        if let Some(Data::F32(old)) = slice.column(OLD_LOGPROB.name()) {
+            let weight = slice.gather(&credit.weight);
+            passed.moved.add(Moved::of(old, forward.logprob(), &evaluated.advantage, &weight));
+        }
         let to_trunk = match (values, &evaluated.d_value) {
             (Some(values), Some(d_value)) => values.backward(d_value)?,
             _ => TrunkGradient::default(),
@@ -189,7 +236,7 @@ pub fn gradient(
             forward.backward_with(&derivatives, to_trunk)?;
         }
     }
-    Ok(loss)
+    Ok(passed)
 }
 
 /// Deals rows into minibatches whose sizes differ by at most one; none is empty.

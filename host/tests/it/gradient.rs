@@ -106,7 +106,7 @@ fn gradient(layout: Layout, case: Case, micro_batch_tokens: usize) -> (f64, Vec<
     let mut loss = |micro_batch_tokens| {
         let update = accredit::config::Update { micro_batch_tokens, ..accredit::config::Update::default() };
         let pace = Pace { update: &update, optimizer: &optimizer, temperature: 1.0 };
-        update::gradient(trained, &mut pipeline, &batch, &rows, &credit, &all, pace, 0).unwrap()
+        update::gradient(trained, &mut pipeline, &batch, &rows, &credit, &all, pace, 0).unwrap().loss
     };
     // One optimiser step away from where the batch was scored, so that ratios are not 1 and values not 0.
     let constants = AdamW { lr: 1e-2, ..AdamW::default() };

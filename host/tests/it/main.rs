@@ -1,8 +1,9 @@
 //! The integration tests of the `accredit` package, in one binary.
 #![allow(clippy::unwrap_used)]
 
-mod credit;
 #[cfg(feature = "torch")]
+mod configs;
+mod credit;
 mod critic;
 #[cfg(feature = "torch")]
 mod gradient;

@@ -8,8 +8,9 @@ use proptest::prelude::*;
 
 use super::Aem;
 
-/// Groups of trajectories of responses, each the entropies of its tokens.
-type Groups = Vec<Vec<Vec<Vec<f32>>>>;
+/// Responses, each the entropies of its tokens.
+type Trajectory = Vec<Vec<f32>>;
+type Groups = Vec<Vec<Trajectory>>;
 
 fn batch(groups: &Groups) -> TestBatch {
     let shape: Vec<Vec<Vec<usize>>> =
@@ -247,7 +248,7 @@ proptest! {
         let found = coefficients(&params, &groups);
         // Each trajectory with the coefficients of its responses.
         let mut next = found.iter();
-        let mut tagged: Vec<Vec<(Vec<Vec<f32>>, Vec<u32>)>> = Vec::new();
+        let mut tagged: Vec<Vec<(Trajectory, Vec<u32>)>> = Vec::new();
         for group in &groups {
             let mut trajectories = Vec::new();
             for trajectory in group {

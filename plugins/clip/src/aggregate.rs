@@ -102,11 +102,18 @@ impl Mode {
     }
 }
 
-/// The part of a run that a block covers, block by block; a block is small enough to stay in the nearest cache.
-pub fn blocks(runs: &[Run], size: usize) -> impl Iterator<Item = (Range<usize>, f64)> + '_ {
-    runs.iter().flat_map(move |run| {
-        run.tokens.clone().step_by(size).map(move |start| (start..run.tokens.end.min(start + size), run.share))
-    })
+/// Tokens that are worked on together: their numbers stay in the nearest cache from one loop to the next.
+pub const BLOCK: usize = 128;
+
+/// The blocks of runs, each with its share.
+pub fn blocks(runs: &[Run]) -> impl Iterator<Item = (Range<usize>, f64)> + '_ {
+    runs.iter().flat_map(|run| cut(&run.tokens).map(|tokens| (tokens, run.share)))
+}
+
+/// The blocks of a range.
+pub fn cut(tokens: &Range<usize>) -> impl Iterator<Item = Range<usize>> + use<> {
+    let end = tokens.end;
+    tokens.clone().step_by(BLOCK).map(move |start| start..end.min(start + BLOCK))
 }
 
 pub fn inverse(denominator: f64) -> f64 {
@@ -119,9 +126,18 @@ mod tests {
 
     #[test]
     fn blocks_cover_every_token_once() {
-        let runs =
-            [Run { tokens: 0..5, share: 0.5 }, Run { tokens: 5..5, share: 9.0 }, Run { tokens: 5..9, share: 0.25 }];
-        let found: Vec<_> = blocks(&runs, 2).collect();
-        assert_eq!(found, [(0..2, 0.5), (2..4, 0.5), (4..5, 0.5), (5..7, 0.25), (7..9, 0.25)]);
+        let runs = [
+            Run { tokens: 0..2 * BLOCK + 1, share: 0.5 },
+            Run { tokens: 2 * BLOCK + 1..2 * BLOCK + 1, share: 9.0 },
+            Run { tokens: 2 * BLOCK + 1..2 * BLOCK + 3, share: 0.25 },
+        ];
+        let found: Vec<_> = blocks(&runs).collect();
+        let expected = [
+            (0..BLOCK, 0.5),
+            (BLOCK..2 * BLOCK, 0.5),
+            (2 * BLOCK..2 * BLOCK + 1, 0.5),
+            (2 * BLOCK + 1..2 * BLOCK + 3, 0.25),
+        ];
+        assert_eq!(found, expected);
     }
 }

@@ -1,12 +1,14 @@
 //! The geometric mean of cut token ratios, one for each step or row (GMPO, arXiv 2507.20673, equation 4, as verl's
 //! `geo_mean` computes it).
 
-use accredit_plugin_api::prelude::*;
+use std::ops::Range;
+
+use accredit_plugin_api::math::{self, Kernel};
 
 use crate::{
-    aggregate::Run,
-    policy::{Columns, Sums},
-    ratio::{LogRatioClamp, Ratio, each_unit},
+    aggregate::{self, BLOCK, Run},
+    policy::{Columns, Flags, Sums},
+    ratio::LogRatioClamp,
     surrogate::cut,
 };
 
@@ -19,69 +21,87 @@ pub struct GeometricMean {
     pub high: f64,
 }
 
-/// Buffers that are used again in the next call.
-#[derive(Default)]
-pub struct Buffers {
-    /// Weight, share and correction of each token.
-    factor: Vec<f64>,
-    /// Whether each token's derivative passes the cut.
-    passes: Vec<bool>,
+/// The term: `-A s` for every token with `s = exp(mean of the cut log-ratios)` of the tokens of its step or row that have a
+/// weight. The derivatives are those of the whole step or row: `s / length` times the sum of its tokens' terms.
+pub struct GeometricTerm<'a> {
+    /// Where log-ratios are cut before the mean.
+    pub form: GeometricMean,
+    /// Where they are cut before that.
+    pub clamp: LogRatioClamp,
+    /// The tokens.
+    pub columns: Columns<'a>,
+    /// The shares.
+    pub runs: &'a [Run],
+    /// The tokens of each step or row.
+    pub units: &'a [Range<usize>],
+    /// Room for a number for each token.
+    pub factor: &'a mut Vec<f64>,
+    /// Where the derivatives go.
+    pub slopes: &'a mut [f32],
 }
 
-/// The term: `-A s` for every token with `s = exp(mean of the cut log-ratios)` of the tokens of its step or row that have a
-/// weight. Writes the derivatives, which are those of the whole step or row: `s / length` times the sum of its tokens' terms.
-#[expect(clippy::too_many_arguments, reason = "what a loss is made of, and none of it twice")]
-pub fn geometric_mean(
-    batch: &Batch<'_>,
-    ratio: Ratio,
-    form: GeometricMean,
-    clamp: LogRatioClamp,
-    columns: Columns<'_>,
-    runs: &[Run],
-    buffers: &mut Buffers,
-    slopes: &mut [f32],
-) -> Sums {
-    let Columns { new, old, advantage, weight, correction } = columns;
-    let Buffers { factor, passes } = buffers;
-    factor.clear();
-    for run in runs {
-        factor.extend(weight[run.tokens.clone()].iter().map(|weight| f64::from(*weight) * run.share));
-    }
-    if let Some(correction) = correction {
-        factor.iter_mut().zip(correction).for_each(|(factor, correction)| *factor *= correction);
-    }
-    passes.clear();
-    passes.resize(new.len(), false);
-    let mut sums = Sums::default();
-    each_unit(batch, ratio, |tokens| {
-        let (mut sum, mut length, mut gain) = (0.0, 0.0, 0.0);
-        for token in tokens.clone().filter(|token| weight[*token] != 0.0) {
-            let advantage = f64::from(advantage[token]);
-            let difference = f64::from(new[token]) - f64::from(old[token]);
-            let log_ratio = clamp.cut(difference);
-            let inside = cut(log_ratio, form.low, form.high);
-            // The smaller gain: a positive advantage is cut from above, a negative one from below.
-            let counted = if advantage > 0.0 {
-                log_ratio.min(inside)
-            } else if advantage < 0.0 {
-                log_ratio.max(inside)
-            } else {
-                0.0 * log_ratio
-            };
-            passes[token] = advantage != 0.0 && counted == difference;
-            sum += counted;
-            length += 1.0;
-            gain -= factor[token] * advantage;
-            sums.moved += difference;
-            sums.clipped += f64::from(u8::from(log_ratio != inside && advantage > 0.0));
-            sums.clipped_lower += f64::from(u8::from(log_ratio != inside && advantage < 0.0));
+impl Kernel for GeometricTerm<'_> {
+    type Output = Sums;
+
+    #[inline(always)]
+    fn run(self) -> Sums {
+        let Self { form, clamp, columns, runs, units, factor, slopes } = self;
+        let Columns { new, old, advantage, weight, correction } = columns;
+        factor.clear();
+        for run in runs {
+            factor.extend(weight[run.tokens.clone()].iter().map(|weight| f64::from(*weight) * run.share));
         }
-        let loss = if length > 0.0 { gain * (sum / length).exp() } else { 0.0 };
-        sums.loss += loss;
-        sums.count += length;
-        for token in tokens {
-            slopes[token] = if passes[token] { (loss / length) as f32 } else { 0.0 };
+        if let Some(correction) = correction {
+            factor.iter_mut().zip(correction).for_each(|(factor, correction)| *factor *= correction);
         }
-    });
-    sums
+        let (mut counted, mut gain) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let (mut moved, mut flags) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let mut sums = Sums::default();
+        for unit in units {
+            let before = sums.count;
+            let (mut total, mut terms) = (0.0, 0.0);
+            for tokens in aggregate::cut(unit) {
+                let slopes = &mut slopes[tokens.clone()];
+                let count = slopes.len();
+                let (new, old) = (&new[tokens.clone()][..count], &old[tokens.clone()][..count]);
+                let (advantage, weight) = (&advantage[tokens.clone()][..count], &weight[tokens.clone()][..count]);
+                let factor = &factor[tokens][..count];
+                let (counted, gain) = (&mut counted[..count], &mut gain[..count]);
+                let (moved, flags) = (&mut moved[..count], &mut flags[..count]);
+                for i in 0..count {
+                    let has = weight[i] != 0.0;
+                    let advantage = f64::from(advantage[i]);
+                    let difference = f64::from(new[i]) - f64::from(old[i]);
+                    let log_ratio = clamp.cut(difference);
+                    let inside = cut(log_ratio, form.low, form.high);
+                    // The smaller gain: a positive advantage is cut from above, a negative one from below.
+                    let smaller = if inside < log_ratio { inside } else { log_ratio };
+                    let larger = if inside > log_ratio { inside } else { log_ratio };
+                    let (up, down) = (advantage > 0.0, advantage < 0.0);
+                    let chosen = if up { smaller } else { larger };
+                    let chosen = if up | down { chosen } else { 0.0 * log_ratio };
+                    counted[i] = if has { chosen } else { 0.0 };
+                    gain[i] = if has { factor[i] * advantage } else { 0.0 };
+                    moved[i] = if has { difference } else { 0.0 };
+                    let clipped = log_ratio != inside;
+                    flags[i] = Flags::of(has, clipped & up, clipped & down);
+                    slopes[i] = if has & (up | down) & (chosen == difference) { 1.0 } else { 0.0 };
+                }
+                total += math::sum(counted);
+                terms -= math::sum(gain);
+                sums.moved += math::sum(moved);
+                sums.add_flags(math::sum(flags));
+            }
+            let length = sums.count - before;
+            if length > 0.0 {
+                let loss = terms * math::exp(total / length);
+                sums.loss += loss;
+                let slope = (loss / length) as f32;
+                for passes in &mut slopes[unit.clone()] {
+                    *passes = if *passes == 0.0 { 0.0 } else { slope };
+                }
+            }
+        }
+        sums
+    }
 }

@@ -6,7 +6,7 @@ use accredit_plugin_api::{
 };
 
 use crate::{
-    aggregate::{Run, blocks},
+    aggregate::{BLOCK, Run, blocks},
     surrogate::cut,
 };
 
@@ -86,11 +86,10 @@ impl<E: Estimate> Kernel for Loop<'_, E> {
 
     #[inline(always)]
     fn run(self) -> (f64, f64) {
-        const BLOCK: usize = 128;
         let Divergence { coefficient, new, reference, runs, slopes, .. } = self.divergence;
         let mut estimates = [0.0; BLOCK];
         let (mut loss, mut sum) = (0.0, 0.0);
-        for (tokens, share) in blocks(runs, BLOCK) {
+        for (tokens, share) in blocks(runs) {
             let slopes = &mut slopes[tokens.clone()];
             let count = slopes.len();
             let (new, reference) = (&new[tokens.clone()][..count], &reference[tokens][..count]);

@@ -1,10 +1,12 @@
-//! `clip`: the clipped policy loss, with what is usually added to it: divergence, entropy, a critic's loss.
+//! `clip` and `gspo`: the clipped policy loss, its relatives, and what is usually added to it: divergence, entropy, a
+//! critic's loss, distillation.
 //!
 //! # What it does
 //!
 //! The advantages and weights that the schemes left become a loss on the policy's fresh log-probabilities. The policy
 //! gains by making good tokens likelier and bad ones less likely, up to a limit of its ratio to the policy that sampled
-//! them. PPO, GRPO, Dr. GRPO, DAPO and GSPO share this loss and differ in its parameters.
+//! them. PPO, GRPO, Dr. GRPO, DAPO, GSPO, GMPO and CISPO share this loss and differ in its parameters. `gspo` is the same
+//! objective under a second name, with the defaults of GSPO.
 //!
 //! # The formula
 //!
@@ -13,14 +15,23 @@
 //! ```text
 //! ratio  r = exp(d_t)                                      token
 //!        r = exp(mean of d over the step or the row)       step, row: GSPO, Zheng et al. 2025 (arXiv 2507.18071), eq. 7
-//! loss   l = max(-A r, -A min(max(r, 1 - low), 1 + high))  PPO, Schulman et al. 2017 (arXiv 1707.06347), eq. 7
-//!        l = min(l, -A dual)  where A < 0                  Ye et al. 2020 (arXiv 1912.09729), eq. 5
-//! loss   L = aggregate(w l) + kl_coef aggregate(kl) - entropy_coef aggregate(H) + value_coef aggregate(v)
+//! loss   L = aggregate(w m l) + kl_coef aggregate(kl) - entropy_coef aggregate(H) + value_coef aggregate(v)
+//!            + distill_coef mean(sg(new - teacher) new)
 //! ```
 //!
-//! With a ratio of a step or row, the derivative goes through every token's own log-probability, by its own advantage
-//! and weight and 1 over the number of tokens: GSPO-token of the same paper, which equals GSPO where a row has one
-//! advantage and one weight.
+//! | `surrogate` | `l` | from |
+//! | --- | --- | --- |
+//! | `clip` | `max(-A r, -A min(max(r, 1 - low), 1 + high))`; where `A < 0` at most `-A dual` | PPO, Schulman et al. 2017 (arXiv 1707.06347), eq. 7; Ye et al. 2020 (arXiv 1912.09729), eq. 5 |
+//! | `cispo` | `-A sg(min(max(r, 1 - low), 1 + high)) new` | MiniMax-M1 (arXiv 2506.13585), eq. 4 |
+//! | `geometric-mean` | `-A exp(mean of c)` over the step or row, `c` is `d` cut to `-low..high`: from above where `A > 0`, from below where `A < 0` | GMPO (arXiv 2507.20673), eq. 4 |
+//! | `plain` | `-A new` | the policy gradient; GPG (arXiv 2504.02546) |
+//! | `sapo` | `-A (4 / tau) sigmoid(tau (r - 1))`, `tau` by the sign of `A` | SAPO (arXiv 2511.20347) |
+//! | `dro` | `-A new + dro_beta / 2 d^2` | DRO (arXiv 2405.19107) |
+//!
+//! `sg` holds its argument constant. With a ratio of a step or row, the derivative goes through every token's own
+//! log-probability, by its own advantage and weight and 1 over the number of tokens: GSPO-token of GSPO's paper, which
+//! equals GSPO where a row has one advantage and one weight. The derivative of `geometric-mean` is that of the whole step
+//! or row.
 //!
 //! Divergence from the reference, per token, with `d = new - reference`: `k1 = d`, `k2 = d^2 / 2`,
 //! `k3 = exp(-d) - 1 + d` with its result cut at `kl_clamp` and its exponent at 20, `abs = |d|`. `v` is half the larger of the
@@ -40,37 +51,66 @@
 //! are not weighted: their denominators are counts. All denominators belong to the whole minibatch, so that the gradient does
 //! not depend on how it is cut into micro-batches; a zero denominator gives 0.
 //!
+//! `m` makes up for a sampler that is not quite the policy before the update. With `u = old - sampler`:
+//!
+//! | `mismatch_ratio` | the importance weight |
+//! | --- | --- |
+//! | `token` | `exp(u)` |
+//! | `row` | `exp(sum of u)` over the row |
+//! | `row-mean` | `exp(mean of u)` over the row |
+//!
+//! `mismatch = "none"` is `m = 1`; `"truncate"` is the weight, at most `mismatch_high`; `"mask"` is the weight where it
+//! lies in `mismatch_low..=mismatch_high`, and else 0. The exponent is cut at 20 on both sides. No denominator changes.
+//!
+//! The distillation term is a mean over the tokens of `distill_kinds` that have a number in `distill_column`, which is a
+//! column of query results (`teacher_logprob` unless a scheme's queries say otherwise): a reverse divergence from the
+//! teacher, estimated from the sampled token.
+//!
 //! # Fidelity
 //!
-//! Value and derivative equal verl's (its `vanilla` and `gspo` losses, `kl_penalty`, `compute_value_loss`, its
-//! aggregates; where two losses tie, half of each derivative), and by parameters those of TRL and OpenRLHF with their
-//! clipped losses. Weights are ours: with weights of 1 the usual forms come out; with those of ActFocus, `token-mean` is
-//! that paper's normaliser. The paper has no rule for the other aggregates with weights; the row's sum of weights in
-//! place of its count is our reading.
+//! Value and derivative equal verl's (its losses `vanilla`, `gspo`, `cispo`, `geo_mean`, `gpg`, `sapo` and `dro`,
+//! `kl_penalty`, `compute_value_loss`, its aggregates; where two losses tie, half of each derivative), and by parameters
+//! those of TRL and OpenRLHF. TRL's `cispo` has its limit as the ratio itself and none below: `low = 1`, `high` one less.
+//!
+//! Ours:
+//!
+//! - Weights. With weights of 1 the usual forms come out; with those of ActFocus, `token-mean` is that paper's normaliser.
+//!   The paper has no rule for the other aggregates with weights; the row's sum of weights in place of its count is our
+//!   reading. A token without weight takes no part in a geometric mean.
+//! - The sampler's correction follows the usual recipes of truncated and masked importance sampling; a masked token stays
+//!   in the denominators.
+//! - The distillation term is the optional loss of SERL's summary, which its authors' code does not have.
 //!
 //! # Parameters
 //!
 //! | name | default | what |
 //! | --- | --- | --- |
-//! | `low`, `high` | `0.2`, `0.2` | the ratio counts from `1 - low` to `1 + high`; DAPO's `high` is 0.28 |
-//! | `ratio` | `"token"` | what one ratio belongs to: `"token"`, `"step"`, `"row"` |
-//! | `dual` | 3 with `token`, else 0 | the limit for negative advantages, more than 1; 0 is none |
+//! | `surrogate` | `"clip"` | see above |
+//! | `low`, `high` | `0.2`, `0.2`; `gspo`: `3e-4`, `4e-4` | the ratio counts from `1 - low` to `1 + high`; DAPO's `high` is 0.28; with `geometric-mean` of the log-ratio, 0.4 each in its paper |
+//! | `ratio` | `"token"`; `gspo`: `"row"` | what one ratio belongs to: `"token"`, `"step"`, `"row"`; `geometric-mean` needs one of the last two |
+//! | `dual` | 3 with `token`, else 0 | `clip`'s limit for negative advantages, more than 1; 0 is none |
 //! | `log_ratio_clamp` | 20 with `token`, else 10 | where the log-ratio is cut (from above only with `step`, `row`); 0 does not cut |
-//! | `aggregate` | `token-mean` with `token`, `step-mean-token-mean` with `step`, `seq-mean-token-mean` with `row` | see above |
+//! | `tau_positive`, `tau_negative` | 1, 1.05 | of `sapo` |
+//! | `dro_beta` | 0.1 | of `dro` |
+//! | `aggregate` | `token-mean` with `token`, `step-mean-token-mean` with `step`, `seq-mean-token-mean` with `row` or `sapo` | see above |
 //! | `norm_length` | | the constant of `seq-mean-token-sum-norm`, for example the longest response |
 //! | `kl`, `kl_coef` | `"none"`, `0` | `"k1"`, `"k2"`, `"k3"`, `"abs"`; with a factor of 0 it is only reported |
 //! | `kl_clamp` | `10` | where `k3` is cut, as in verl; 0 cuts neither result nor exponent, as in TRL |
 //! | `entropy_coef` | `0` | rewards entropy |
 //! | `value_coef`, `value_clip` | `0`, `0.5` | trains the critic; a clip of 0 cuts nothing |
+//! | `mismatch`, `mismatch_ratio` | `"none"`, `"token"` | see above |
+//! | `mismatch_low`, `mismatch_high` | `0.5`, `2` | the limits of its weight |
+//! | `distill_coef`, `distill_column`, `distill_kinds` | `0`, `"teacher_logprob"`, `"action"` | the distillation term: factor, teacher, `"all"`, `"action"`, `"think"` or `"format"` |
 //!
-//! The defaults that depend on `ratio` are verl's. GSPO's paper uses `low = 3e-4, high = 4e-4`. ActFocus has no dual
-//! clip: `dual = 0`.
+//! The defaults that depend on `ratio` are verl's. ActFocus has no dual clip: `dual = 0`. GAGPO's ratio is that of a step:
+//! `ratio = "step"`.
 //!
 //! # What it needs
 //!
 //! Old and new log-probabilities, advantages, weights; the reference's log-probabilities if `kl` is not `"none"`; the
-//! entropy if `entropy_coef` is not 0; old and new values and value targets if `value_coef` is not 0. What is not needed
-//! is not computed.
+//! entropy if `entropy_coef` is not 0; old and new values and value targets if `value_coef` is not 0; the sampler's
+//! log-probabilities if `mismatch` is not `"none"`; kinds and the teacher's column if `distill_coef` is not 0. What is not
+//! needed is not computed.
 //!
 //! # When it goes wrong
 //!
@@ -80,12 +120,17 @@
 //! - `seq-mean-token-mean` gives a token of a short response more weight than one of a long response, which rewards
 //!   long wrong answers; `token-mean` and `seq-mean-token-sum-norm` do not.
 //! - `kl = "k1"` in the loss has an expected gradient of 0; `k2` and `k3` pull towards the reference.
+//! - `plain` has no limit at all: one optimiser step for each batch, or the samples go stale.
+//! - A `mismatch_kl` that grows from iteration to iteration is a fault of the sampler, and no correction saves the run.
+//!   The weight of a whole row (`"row"`) leaves any limit soon: a product over hundreds of tokens.
 //!
 //! # Metrics
 //!
 //! Means over the tokens with a weight: `clip_fraction` (the cut decides), `clip_fraction_lower` (the dual limit
-//! decides), `ppo_kl` (old minus new log-probability). Means over all tokens: `ref_kl`, `entropy`, `value_loss`,
-//! `value_clip_fraction`.
+//! decides; with `geometric-mean`, cut tokens of a negative advantage), `ppo_kl` (old minus new log-probability). Means
+//! over all tokens: `ref_kl`, `entropy`, `value_loss`, `value_clip_fraction`, `mismatch_kl` (the sampler's minus the old
+//! log-probability), `mismatch_weight` (after the limit), `mismatch_cut` (share that a limit changes). Mean over the
+//! distilled tokens: `distill_gap` (new minus teacher log-probability).
 //!
 //! # Example
 //!
@@ -114,7 +159,7 @@
 //!
 //! [objective]
 //! plugin = "clip"
-//! params = { low = 0.2, high = 0.28, aggregate = "token-mean", kl = "k3", kl_coef = 0.01 }
+//! params = { low = 0.2, high = 0.28, aggregate = "token-mean", kl = "k3", kl_coef = 0.01, mismatch = "truncate" }
 //! ```
 //!
 //! GSPO is
@@ -143,8 +188,7 @@
 //! plugin = "grpo"
 //!
 //! [objective]
-//! plugin = "clip"
-//! params = { ratio = "row", low = 3e-4, high = 4e-4 }
+//! plugin = "gspo"
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -166,11 +210,11 @@ use accredit_plugin_api::{math, prelude::*};
 
 use crate::{
     aggregate::{Count, Run},
-    geometric::geometric_mean,
+    geometric::GeometricTerm,
     kl::{Divergence, Kl},
     params::{Chosen, GspoParams, Params, Settings},
     policy::{Columns, Policy, Sums},
-    ratio::{Ratio, mean_log_ratios},
+    ratio::Piece,
     surrogate::{Plain, Surrogate},
     value::Values,
 };
@@ -223,9 +267,9 @@ impl Scheme for GspoObjective {
 struct Objective {
     settings: Settings,
     runs: Vec<Run>,
-    log_ratio: Vec<f64>,
-    correction: Vec<f64>,
-    geometric: geometric::Buffers,
+    ratios: ratio::Buffers,
+    correction: mismatch::Buffers,
+    factor: Vec<f64>,
 }
 
 impl Objective {
@@ -233,9 +277,9 @@ impl Objective {
         Ok(Self {
             settings: Settings::of(params)?,
             runs: Vec::new(),
-            log_ratio: Vec::new(),
-            correction: Vec::new(),
-            geometric: geometric::Buffers::default(),
+            ratios: ratio::Buffers::default(),
+            correction: mismatch::Buffers::default(),
+            factor: Vec::new(),
         })
     }
 
@@ -291,29 +335,22 @@ impl Objective {
 
     /// The surrogate's term; writes its derivatives.
     fn policy(&mut self, batch: &Batch<'_>, slopes: &mut [f32], host: &Host) -> Result<Sums> {
-        let Self { settings, runs, log_ratio, correction, geometric } = self;
+        let Self { settings, runs, ratios, correction, factor } = self;
         let (new, old) = (batch.get(NEW_LOGPROB)?, batch.get(OLD_LOGPROB)?);
         let (advantage, weight) = (batch.get(ADVANTAGE)?, batch.get(WEIGHT)?);
         settings.mode.runs(batch, Count::Weight(weight), runs)?;
         let correction = match settings.mismatch {
-            Some(mismatch) => {
-                mismatch.factors(batch, old, host, correction)?;
-                Some(correction.as_slice())
-            }
+            Some(mismatch) => Some(mismatch.factors(batch, old, host, correction)?),
             None => None,
         };
         let columns = Columns { new, old, advantage, weight, correction };
         if let Chosen::GeometricMean(form) = settings.surrogate {
-            let (ratio, clamp) = (settings.ratio, settings.clamp);
-            return Ok(geometric_mean(batch, ratio, form, clamp, columns, runs, geometric, slopes));
+            ratio::units(batch, settings.ratio, &mut ratios.units);
+            let (clamp, units) = (settings.clamp, &ratios.units);
+            return Ok(math::run(GeometricTerm { form, clamp, columns, runs, units, factor, slopes }));
         }
-        let log_ratio = if settings.ratio == Ratio::Token {
-            None
-        } else {
-            mean_log_ratios(batch, settings.ratio, new, old, log_ratio);
-            Some(log_ratio.as_slice())
-        };
-        let term = Term { clamp: settings.clamp, columns, log_ratio, runs, slopes };
+        ratio::pieces(batch, settings.ratio, new, old, runs, ratios);
+        let term = Term { clamp: settings.clamp, columns, pieces: &ratios.pieces, slopes };
         Ok(match settings.surrogate {
             Chosen::Clip(clip) => term.of(clip),
             Chosen::Cispo(cispo) => term.of(cispo),
@@ -366,15 +403,14 @@ impl Objective {
 struct Term<'a> {
     clamp: ratio::LogRatioClamp,
     columns: Columns<'a>,
-    log_ratio: Option<&'a [f64]>,
-    runs: &'a [Run],
+    pieces: &'a [Piece],
     slopes: &'a mut [f32],
 }
 
 impl Term<'_> {
     fn of<S: Surrogate>(self, surrogate: S) -> Sums {
-        let Self { clamp, columns, log_ratio, runs, slopes } = self;
-        math::run(Policy { surrogate, clamp, columns, log_ratio, runs, slopes })
+        let Self { clamp, columns, pieces, slopes } = self;
+        math::run(Policy { surrogate, clamp, columns, pieces, slopes })
     }
 }
 

@@ -6,13 +6,10 @@ use accredit_plugin_api::{
 };
 
 use crate::{
-    aggregate::{Run, blocks},
-    ratio::LogRatioClamp,
+    aggregate::{self, BLOCK},
+    ratio::{LogRatioClamp, Piece},
     surrogate::{Surrogate, Token},
 };
-
-/// Tokens that are worked on together: their numbers stay in the nearest cache from one loop to the next.
-const BLOCK: usize = 128;
 
 /// What the policy's term is computed from; every slice has one element for each token of the micro-batch.
 #[derive(Clone, Copy)]
@@ -44,7 +41,36 @@ pub struct Sums {
     pub moved: f64,
 }
 
+/// What is counted of a token, three numbers in one, because one sum over a block is cheaper than three: each has room
+/// for a whole block.
+#[derive(Clone, Copy)]
+pub struct Flags;
+
+impl Flags {
+    const LOWER: f64 = 1024.0;
+    const USED: f64 = Self::LOWER * Self::LOWER;
+
+    /// The number of one token.
+    #[inline(always)]
+    pub fn of(used: bool, clipped: bool, clipped_lower: bool) -> f64 {
+        let clipped = if clipped { 1.0 } else { 0.0 };
+        let lower = if clipped_lower { Self::LOWER } else { 0.0 };
+        if used { Self::USED + (clipped + lower) } else { 0.0 }
+    }
+}
+
 impl Sums {
+    /// Adds the counts of a block, from the sum of its tokens' numbers.
+    #[inline(always)]
+    pub fn add_flags(&mut self, sum: f64) {
+        let used = (sum / Flags::USED).floor();
+        let rest = sum - used * Flags::USED;
+        let lower = (rest / Flags::LOWER).floor();
+        self.count += used;
+        self.clipped_lower += lower;
+        self.clipped += rest - lower * Flags::LOWER;
+    }
+
     /// Pushes what they come to as metrics.
     pub fn report(&self, host: &Host) {
         if self.count > 0.0 {
@@ -63,10 +89,8 @@ pub struct Policy<'a, S> {
     pub clamp: LogRatioClamp,
     /// The tokens.
     pub columns: Columns<'a>,
-    /// The log-ratio of each token's step or row; none where every token has its own.
-    pub log_ratio: Option<&'a [f64]>,
-    /// The shares.
-    pub runs: &'a [Run],
+    /// The tokens' shares, and the log-ratios of their steps or rows.
+    pub pieces: &'a [Piece],
     /// Where the derivatives go.
     pub slopes: &'a mut [f32],
 }
@@ -78,7 +102,10 @@ impl<S: Surrogate> Kernel for Policy<'_, S> {
     fn run(self) -> Sums {
         let mut scratch = Scratch::default();
         let mut sums = Sums::default();
-        for (tokens, share) in blocks(self.runs, BLOCK) {
+        let blocks =
+            self.pieces.iter().flat_map(|piece| aggregate::cut(&piece.tokens).map(move |tokens| (tokens, piece)));
+        for (tokens, piece) in blocks {
+            let share = piece.share;
             let columns = self.columns;
             let (new, old) = (&columns.new[tokens.clone()], &columns.old[tokens.clone()]);
             let (advantage, weight) = (&columns.advantage[tokens.clone()], &columns.weight[tokens.clone()]);
@@ -86,25 +113,26 @@ impl<S: Surrogate> Kernel for Policy<'_, S> {
             let count = slopes.len();
             // One length for all, which the compiler then need not check again in the loops.
             let (new, old, advantage, weight) = (&new[..count], &old[..count], &advantage[..count], &weight[..count]);
-            let Scratch { moved, log_ratio, ratio, correction, loss, used, clipped, clipped_lower } = &mut scratch;
+            let Scratch { moved, log_ratio, ratio, correction, loss, flags } = &mut scratch;
             let (moved, log_ratio, ratio) = (&mut moved[..count], &mut log_ratio[..count], &mut ratio[..count]);
-            let (correction, loss, used) = (&mut correction[..count], &mut loss[..count], &mut used[..count]);
-            let (clipped, clipped_lower) = (&mut clipped[..count], &mut clipped_lower[..count]);
+            let (correction, loss, flags) = (&mut correction[..count], &mut loss[..count], &mut flags[..count]);
 
             for i in 0..count {
-                let has = weight[i] != 0.0;
-                used[i] = f64::from(u8::from(has));
                 let difference = f64::from(new[i]) - f64::from(old[i]);
-                moved[i] = if has { difference } else { 0.0 };
+                moved[i] = if weight[i] == 0.0 { 0.0 } else { difference };
                 log_ratio[i] = difference;
             }
-            if let Some(shared) = self.log_ratio {
-                log_ratio.copy_from_slice(&shared[tokens.clone()]);
-            }
-            if S::RATIO {
-                for i in 0..count {
-                    ratio[i] = math::exp(self.clamp.cut(log_ratio[i]));
+            match piece.log_ratio {
+                Some(shared) => {
+                    log_ratio.fill(shared);
+                    ratio.fill(math::exp(self.clamp.cut(shared)));
                 }
+                None if S::RATIO => {
+                    for i in 0..count {
+                        ratio[i] = math::exp(self.clamp.cut(log_ratio[i]));
+                    }
+                }
+                None => {}
             }
             if let Some(given) = columns.correction {
                 correction.copy_from_slice(&given[tokens.clone()]);
@@ -122,13 +150,10 @@ impl<S: Surrogate> Kernel for Policy<'_, S> {
                 let factor = f64::from(weight[i]) * share * correction[i];
                 loss[i] = if has { factor * point.loss } else { 0.0 };
                 slopes[i] = if has { (factor * point.slope) as f32 } else { 0.0 };
-                clipped[i] = if has & point.clipped { 1.0 } else { 0.0 };
-                clipped_lower[i] = if has & point.clipped_lower { 1.0 } else { 0.0 };
+                flags[i] = Flags::of(has, point.clipped, point.clipped_lower);
             }
             sums.loss += math::sum(loss);
-            sums.count += math::sum(used);
-            sums.clipped += math::sum(clipped);
-            sums.clipped_lower += math::sum(clipped_lower);
+            sums.add_flags(math::sum(flags));
             sums.moved += math::sum(moved);
         }
         sums
@@ -142,23 +167,31 @@ struct Scratch {
     ratio: [f64; BLOCK],
     correction: [f64; BLOCK],
     loss: [f64; BLOCK],
-    used: [f64; BLOCK],
-    clipped: [f64; BLOCK],
-    clipped_lower: [f64; BLOCK],
+    flags: [f64; BLOCK],
 }
 
 impl Default for Scratch {
     fn default() -> Self {
         let ones = [1.0; BLOCK];
-        Self {
-            moved: ones,
-            log_ratio: ones,
-            ratio: ones,
-            correction: ones,
-            loss: ones,
-            used: ones,
-            clipped: ones,
-            clipped_lower: ones,
+        Self { moved: ones, log_ratio: ones, ratio: ones, correction: ones, loss: ones, flags: ones }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_counts_fit_into_one_number() {
+        let mut sums = Sums::default();
+        for (clipped, lower) in [(BLOCK, BLOCK), (0, BLOCK), (3, 0)] {
+            let token = |i: usize| Flags::of(i != 5, i < clipped, i < lower);
+            let expected = |limit: usize| (0..BLOCK).filter(|i| *i != 5 && *i < limit).count() as f64;
+            let before = sums;
+            sums.add_flags((0..BLOCK).map(token).sum());
+            assert_eq!(sums.count - before.count, BLOCK as f64 - 1.0);
+            assert_eq!(sums.clipped - before.clipped, expected(clipped));
+            assert_eq!(sums.clipped_lower - before.clipped_lower, expected(lower));
         }
     }
 }

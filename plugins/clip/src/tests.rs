@@ -1,14 +1,14 @@
 //! The whole objective: values by hand, cases that broke other trainers, derivatives, and cuts into micro-batches.
 
 use accredit_plugin_api::{
-    Denominators, Layout,
+    Denominators, Layout, PartCount,
     host::{Data, Table},
     prelude::*,
     testing::{TestBatch, TestLoss, TestScheme, take_metrics},
 };
 use proptest::prelude::*;
 
-use super::ClipObjective;
+use super::{ClipObjective, GspoObjective};
 
 /// One group of trajectories of steps with this many tokens. All columns are 0 and weights 1 until they are set.
 fn batch(layout: Layout, trajectories: &[&[usize]]) -> TestBatch {
@@ -200,6 +200,103 @@ fn what_is_cut_is_reported() {
 }
 
 #[test]
+fn gspo_is_clip_with_a_row_s_ratio() {
+    let mut row = batch(Layout::Trajectory, &[&[2, 1], &[1]]);
+    row.set(NEW_LOGPROB, vec![0.1, -0.2, 0.05, 0.0003]);
+    row.set(ADVANTAGE, vec![1.0, 1.0, 1.0, -2.0]);
+    let gspo = TestScheme::<GspoObjective>::new("{}").unwrap().objective(&row).unwrap();
+    assert_eq!(gspo.loss, objective(r#"{"ratio": "row", "low": 3e-4, "high": 4e-4}"#, &row).loss);
+    assert_eq!(gspo.d_logprob[..3], [-0.983_471_46 / 6.0; 3]);
+}
+
+#[test]
+fn a_geometric_mean_cuts_tokens_before_it() {
+    // A positive advantage is cut from above: 0.3, 0.1, -0.9; a negative one from below: 0.9, -0.3.
+    let mut rows = batch(Layout::Trajectory, &[&[2, 1], &[2]]);
+    rows.set(NEW_LOGPROB, vec![0.5, 0.1, -0.9, 0.9, -0.5]);
+    rows.set(ADVANTAGE, vec![1.0, 1.0, 1.0, -1.0, -1.0]);
+    let params = r#"{"surrogate": "geometric-mean", "ratio": "row", "low": 0.3, "high": 0.3}"#;
+    take_metrics();
+    let found = objective(params, &rows);
+    let (first, second) = ((-0.5_f64 / 3.0).exp(), (0.6_f64 / 2.0).exp());
+    near(found.loss, (second - first) / 2.0);
+    let expected = [0.0, -first / 6.0, -first / 6.0, second / 4.0, 0.0];
+    for (slope, expected) in found.d_logprob.iter().zip(expected) {
+        near(f64::from(*slope), expected);
+    }
+    let metrics = take_metrics();
+    assert_eq!((metrics["clip_fraction"][0], metrics["clip_fraction_lower"][0]), ((0.4, 5.0), (0.4, 5.0)));
+    // A token without weight is not in the mean, whatever its number is.
+    rows.set(WEIGHT, vec![1.0, 1.0, 0.0, 1.0, 1.0]);
+    rows.set(NEW_LOGPROB, vec![0.5, 0.1, f32::NAN, 0.9, -0.5]);
+    let found = objective(params, &rows);
+    near(found.loss, (second - 0.2_f64.exp()) / 2.0);
+    assert_eq!(found.d_logprob[2], 0.0);
+}
+
+#[test]
+fn a_constant_factor_passes_the_gradient_of_cut_tokens() {
+    let mut all = batch(Layout::Trajectory, &[&[2]]);
+    all.set(OLD_LOGPROB, vec![-2.0, -2.0]);
+    all.set(NEW_LOGPROB, vec![-1.0, -3.0]);
+    all.set(ADVANTAGE, vec![1.0, -1.0]);
+    let found = objective(r#"{"surrogate": "cispo", "high": 0.28}"#, &all);
+    near(found.loss, (1.28 - 0.8 * 3.0) / 2.0);
+    near(f64::from(found.d_logprob[0]), -0.64);
+    near(f64::from(found.d_logprob[1]), 0.4);
+    let plain = objective(r#"{"surrogate": "plain"}"#, &all);
+    near(plain.loss, (1.0 - 3.0) / 2.0);
+    assert_eq!(plain.d_logprob, [-0.5, 0.5]);
+}
+
+#[test]
+fn a_sampler_that_is_not_the_policy_is_made_up_for() {
+    let mut rows = with_losses(Layout::Trajectory, &[&[2], &[1]], &[1.0, 2.0, 4.0]);
+    rows.set(SAMPLER_LOGPROB, [3.0_f32, 0.25, 1.5].map(|weight| -weight.ln()).to_vec());
+    take_metrics();
+    for (params, loss) in [
+        (r#"{"mismatch": "truncate"}"#, (2.0 + 0.5 + 6.0) / 3.0),
+        (r#"{"mismatch": "mask"}"#, (0.0 + 0.0 + 6.0) / 3.0),
+        (r#"{"mismatch": "mask", "mismatch_low": 0.2, "mismatch_high": 3.5}"#, (3.0 + 0.5 + 6.0) / 3.0),
+        (r#"{"mismatch": "truncate", "mismatch_ratio": "row"}"#, (0.75 * 3.0 + 6.0) / 3.0),
+        (r#"{"mismatch": "truncate", "mismatch_ratio": "row-mean"}"#, (0.75_f64.sqrt() * 3.0 + 6.0) / 3.0),
+    ] {
+        near(objective(params, &rows).loss, loss);
+    }
+    let metrics = take_metrics();
+    let kl = -(3.0_f64.ln() + 0.25_f64.ln() + 1.5_f64.ln()) / 3.0;
+    near(metrics["mismatch_kl"][0].0, kl);
+    near(metrics["mismatch_weight"][0].0, (2.0 + 0.25 + 1.5) / 3.0);
+    near(metrics["mismatch_cut"][0].0, 1.0 / 3.0);
+    near(metrics["mismatch_cut"][1].0, 2.0 / 3.0);
+    let found = objective(r#"{"mismatch": "truncate", "surrogate": "geometric-mean", "ratio": "row"}"#, &rows);
+    near(found.loss, 1.25 / 2.0 + 6.0 / 2.0);
+}
+
+#[test]
+fn distillation_is_a_mean_over_its_tokens_and_knows_no_weights() {
+    let mut all = batch(Layout::Trajectory, &[&[3], &[2]]);
+    all.set(KIND, vec![ACTION, ACTION, THINK, ACTION, FORMAT]);
+    all.set(NEW_LOGPROB, vec![-1.0, -2.0, -1.0, -1.0, -1.0]);
+    all.set(OLD_LOGPROB, vec![-1.0, -2.0, -1.0, -1.0, -1.0]);
+    all.set(WEIGHT, vec![0.0, 1.0, 1.0, 1.0, 1.0]);
+    all.set(TEACHER_LOGPROB, vec![-0.5, -3.0, 0.0, f32::NAN, f32::NAN]);
+    take_metrics();
+    let found = objective(r#"{"distill_coef": 2}"#, &all);
+    // (-0.5)(-1) and (1)(-2), over two tokens, twice.
+    near(found.loss, 0.5 - 2.0);
+    assert_eq!(found.d_logprob, [-0.5, 1.0, 0.0, 0.0, 0.0]);
+    assert_eq!(take_metrics()["distill_gap"], [(0.25, 2.0)]);
+    let found = objective(r#"{"distill_coef": 3, "distill_kinds": "all"}"#, &all);
+    assert_eq!(found.d_logprob, [-0.5, 1.0, -1.0, 0.0, 0.0]);
+    assert_eq!(objective(r#"{"distill_coef": 3, "distill_kinds": "format"}"#, &all).loss, 0.0);
+    // Any column of query results.
+    all.set(Column::<f32>::named("mentor", Level::Token), vec![-1.0, -2.0, -1.0, -3.0, -1.0]);
+    let found = objective(r#"{"distill_coef": 3, "distill_column": "mentor"}"#, &all);
+    assert_eq!(found.d_logprob, [0.0, 0.0, 0.0, 2.0, 0.0]);
+}
+
+#[test]
 fn only_what_is_used_is_asked_for() {
     let reads = |params: &str| -> Vec<String> {
         let needs = TestScheme::<ClipObjective>::new(params).unwrap().needs().unwrap();
@@ -210,6 +307,9 @@ fn only_what_is_used_is_asked_for() {
     assert_eq!(reads(r#"{"kl": "k1"}"#)[4..], ["ref_logprob"]);
     assert_eq!(reads(r#"{"entropy_coef": 0.001}"#)[4..], ["new_entropy"]);
     assert_eq!(reads(r#"{"value_coef": 1}"#)[4..], ["value", "new_value", "value_target"]);
+    assert_eq!(reads(r#"{"mismatch": "mask"}"#)[4..], ["sampler_logprob"]);
+    assert_eq!(reads(r#"{"distill_coef": 1, "distill_column": "mentor"}"#)[4..], ["kind", "mentor"]);
+    assert_eq!(reads(r#"{"distill_coef": 1, "distill_kinds": "all"}"#)[4..], ["teacher_logprob"]);
 }
 
 /// A micro-batch of some rows of a minibatch: its share of the loss, its tokens and their derivatives.
@@ -240,11 +340,22 @@ fn micro_batch(params: &str, minibatch: &TestBatch, rows: &[usize]) -> (f64, Vec
     let steps: Vec<&[usize]> = shape.iter().map(|(_, steps)| steps.as_slice()).collect();
     let trajectories: Vec<usize> = shape.iter().map(|(trajectory, _)| *trajectory).collect();
     let mut inputs = TestBatch::new(layout, &[&steps]).table().clone();
-    for column in
-        [NEW_LOGPROB, OLD_LOGPROB, REF_LOGPROB, NEW_ENTROPY, NEW_VALUE, VALUE, VALUE_TARGET, ADVANTAGE, WEIGHT]
-    {
-        if let Some(data) = minibatch.table().get(column.name()) {
-            inputs.set(column.name(), data.gather(&tokens));
+    let floats = [
+        NEW_LOGPROB,
+        OLD_LOGPROB,
+        REF_LOGPROB,
+        SAMPLER_LOGPROB,
+        TEACHER_LOGPROB,
+        NEW_ENTROPY,
+        NEW_VALUE,
+        VALUE,
+        VALUE_TARGET,
+        ADVANTAGE,
+        WEIGHT,
+    ];
+    for name in floats.map(Column::name).into_iter().chain([KIND.name()]) {
+        if let Some(data) = minibatch.table().get(name) {
+            inputs.set(name, data.gather(&tokens));
         }
     }
     let all = minibatch.table().f32(WEIGHT);
@@ -260,6 +371,9 @@ fn micro_batch(params: &str, minibatch: &TestBatch, rows: &[usize]) -> (f64, Vec
         outputs.put(column, vec![0.0; tokens.len()]);
     }
     let mut scheme = TestScheme::<ClipObjective>::new(params).unwrap();
+    if let Some(part) = scheme.needs().unwrap().part {
+        PartCount::of(minibatch.table(), &part).put_into(&mut inputs);
+    }
     let outputs = scheme.call(Hook::Objective, &inputs, outputs).unwrap();
     let Some(Data::F64(loss)) = outputs.get(LOSS.name()) else {
         panic!("the loss is an output");
@@ -282,15 +396,18 @@ const AGGREGATES: [&str; 7] = [
 /// Parameters with every term on.
 fn parameters() -> impl Strategy<Value = String> {
     let choice = |names: &[&'static str]| prop::sample::select(names.to_vec());
-    (choice(&AGGREGATES), choice(&["token", "step", "row"]), choice(&["k1", "k2", "k3", "abs"])).prop_map(
-        |(aggregate, ratio, kl)| {
+    let surrogates = choice(&["clip", "clip", "cispo", "geometric-mean", "plain", "sapo", "dro"]);
+    let mismatch = (choice(&["none", "truncate", "mask"]), choice(&["token", "row", "row-mean"]));
+    ((choice(&AGGREGATES), choice(&["token", "step", "row"]), surrogates), choice(&["k1", "k2", "k3", "abs"]), mismatch)
+        .prop_map(|((aggregate, ratio, surrogate), kl, (mismatch, mismatch_ratio))| {
             let norm = if aggregate == "seq-mean-token-sum-norm" { r#", "norm_length": 7"# } else { "" };
+            let ratio = if surrogate == "geometric-mean" && ratio == "token" { "row" } else { ratio };
             format!(
-                r#"{{"aggregate": "{aggregate}", "ratio": "{ratio}", "kl": "{kl}", "kl_coef": 0.3,
-                "entropy_coef": 0.2, "value_coef": 0.7, "high": 0.3{norm}}}"#
+                r#"{{"aggregate": "{aggregate}", "ratio": "{ratio}", "surrogate": "{surrogate}",
+                "kl": "{kl}", "kl_coef": 0.3, "entropy_coef": 0.2, "value_coef": 0.7, "high": 0.3,
+                "mismatch": "{mismatch}", "mismatch_ratio": "{mismatch_ratio}", "distill_coef": 0.4{norm}}}"#
             )
-        },
-    )
+        })
 }
 
 /// A minibatch with random numbers in every column.
@@ -310,6 +427,8 @@ fn minibatch() -> impl Strategy<Value = TestBatch> {
             (NEW_LOGPROB, -2.0, -1.0),
             (OLD_LOGPROB, -2.0, -1.0),
             (REF_LOGPROB, -2.5, -0.5),
+            (SAMPLER_LOGPROB, -2.5, -0.5),
+            (TEACHER_LOGPROB, -2.5, -0.5),
             (NEW_ENTROPY, 0.0, 2.0),
             (NEW_VALUE, -1.0, 1.0),
             (VALUE, -1.0, 1.0),
@@ -320,6 +439,8 @@ fn minibatch() -> impl Strategy<Value = TestBatch> {
             let numbers = (0..batch.tokens()).map(|_| uniform(low, high)).collect();
             batch.set(column, numbers);
         }
+        let kinds: Vec<u8> = (0..batch.tokens()).map(|_| uniform(0.0, 2.99) as u8).collect();
+        batch.set(KIND, kinds);
         batch
     })
 }
@@ -375,8 +496,14 @@ proptest! {
     #[test]
     fn derivatives_are_those_of_the_loss(batch in minibatch(), params in parameters(), pick in any::<prop::sample::Index>()) {
         // A mean ratio passes each token only its own term: that is the whole derivative where all that share the ratio
-        // have one advantage, one weight and one share.
+        // have one advantage, one weight, one share and one factor.
         prop_assume!(!(params.contains(r#""ratio": "row""#) && params.contains("step-mean")));
+        prop_assume!(params.contains(r#""ratio": "token""#) || params.contains(r#""mismatch": "none""#));
+        // With these a factor is held constant, or the mean is over log-probabilities: no derivative of the value.
+        let params = params.replace(r#""distill_coef": 0.4"#, r#""distill_coef": 0"#);
+        prop_assume!(!params.contains("cispo"));
+        let by_token = params.contains(r#""ratio": "token""#);
+        prop_assume!(by_token || !(params.contains("sapo") || params.contains("dro")));
         let mut batch = batch;
         if !params.contains(r#""ratio": "token""#) {
             for column in [ADVANTAGE, WEIGHT] {
@@ -445,6 +572,9 @@ proptest! {
     fn a_small_step_against_the_gradient_lowers_the_loss(batch in minibatch(), params in parameters()) {
         let token_ratio = params.replace(r#""ratio": "step""#, r#""ratio": "token""#);
         let token_ratio = token_ratio.replace(r#""ratio": "row""#, r#""ratio": "token""#);
+        // Of these the value is not what its derivative descends.
+        let token_ratio = token_ratio.replace("cispo", "clip").replace("geometric-mean", "clip");
+        let token_ratio = token_ratio.replace(r#""distill_coef": 0.4"#, r#""distill_coef": 0"#);
         let before = objective(&token_ratio, &batch);
         let norm: f32 = before.d_logprob.iter().map(|d| d * d).sum();
         prop_assume!(norm > 1e-4);

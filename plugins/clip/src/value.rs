@@ -3,7 +3,7 @@
 use accredit_plugin_api::math::{self, Kernel};
 
 use crate::{
-    aggregate::{Run, blocks},
+    aggregate::{BLOCK, Run, blocks},
     surrogate::cut,
 };
 
@@ -66,10 +66,9 @@ impl Kernel for Values<'_> {
 
     #[inline(always)]
     fn run(self) -> ValueSums {
-        const BLOCK: usize = 128;
         let (mut losses, mut clipped) = ([0.0; BLOCK], [0.0; BLOCK]);
         let mut sums = ValueSums::default();
-        for (tokens, share) in blocks(self.runs, BLOCK) {
+        for (tokens, share) in blocks(self.runs) {
             let slopes = &mut self.slopes[tokens.clone()];
             let count = slopes.len();
             let (new, old) = (&self.new[tokens.clone()][..count], &self.old[tokens.clone()][..count]);

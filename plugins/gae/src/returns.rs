@@ -109,9 +109,10 @@ impl Returns {
                 for token in tokens.rev() {
                     let (reward, value) = (f64::from(token_reward[token]) + waiting, value(token));
                     waiting = 0.0;
-                    let advantage = reward + carry - value;
-                    carry = gamma * value + decay * advantage;
-                    write(token, advantage);
+                    let residual = reward - value;
+                    write(token, residual + carry);
+                    // Only one product and one sum wait for the token before.
+                    carry = (gamma * value + decay * residual) + decay * carry;
                 }
             }
         }

@@ -135,6 +135,10 @@ fn numbers(source: &Source, unit: Unit, scored: &[Option<Scored>], episodes: &[T
         Source::LogprobSlopes => column(|step| &step.d_logprob),
         Source::ValueSlopes => column(|step| &step.d_value),
         Source::KeptGroups => kept_groups(episodes, &whole.kept),
+        // Still with respect to log-probabilities: only who knows the logits can go on.
+        Source::LogitSlopes => {
+            whole.steps.iter().flat_map(|step| &step.d_top_k_logprob).flatten().map(|d| f64::from(*d)).collect()
+        }
         Source::Metric(scheme, name) => {
             let key = ((*scheme).to_owned(), (*name).to_owned());
             let value = whole.metrics.get(&key);

@@ -36,7 +36,7 @@ pub struct Variant {
     /// What it was run with.
     pub settings: Map<String, Value>,
     /// How rows are cut: `traj`, a row is a trajectory with the environment's tokens; `step`, a row is a step without
-    /// them; others are no rollouts.
+    /// them; `dist`, the input is distributions.
     pub layout: String,
     /// What it was computed in.
     #[serde(default)]
@@ -120,6 +120,31 @@ pub struct InputTokens {
     pub columns: BTreeMap<String, Vec<f32>>,
 }
 
+/// Distributions over a small vocabulary, which stand for no rollouts.
+#[derive(Debug, Deserialize)]
+pub struct DistributionInput {
+    schema: String,
+    /// Whether each row has a teacher: 1 or 0.
+    pub self_distillation_mask: Vec<u8>,
+    /// The rows.
+    pub rows: Vec<DistributionRow>,
+}
+
+/// Distributions at the places of one row.
+#[derive(Debug, Deserialize)]
+pub struct DistributionRow {
+    /// Raw logits of the policy, one list for each place.
+    pub student_logits: Vec<Vec<f64>>,
+    /// Raw logits of the teacher.
+    pub teacher_logits: Vec<Vec<f64>>,
+    /// The sampled tokens.
+    pub token_ids: Vec<usize>,
+    /// What the policy's log-probability of the sampled token was before the update, minus what it is now.
+    pub old_logprob_minus_student_logprob: Vec<f64>,
+    /// Whether each place is trained: 1 or 0.
+    pub response_mask: Vec<u8>,
+}
+
 /// A folder with golden numbers.
 #[derive(Debug)]
 pub struct Folder {
@@ -172,6 +197,13 @@ impl Folder {
     pub fn input(&self, path: &Path) -> Result<Input> {
         let input: Input = self.read(path)?;
         check_schema(&path.to_string_lossy(), &input.schema, "accredit-rollout/1")?;
+        Ok(input)
+    }
+
+    /// The distributions of a golden file.
+    pub fn distributions(&self, path: &Path) -> Result<DistributionInput> {
+        let input: DistributionInput = self.read(path)?;
+        check_schema(&path.to_string_lossy(), &input.schema, "accredit-dist/1")?;
         Ok(input)
     }
 

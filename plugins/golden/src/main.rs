@@ -8,6 +8,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod compare;
+mod distributions;
 mod evaluate;
 mod exceptions;
 mod files;
@@ -24,14 +25,14 @@ use std::{
 };
 
 use accredit::plugin::SearchPath;
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use clap::Parser;
 
 use crate::{
     evaluate::Evaluator,
     exceptions::Exceptions,
-    files::{Folder, GoldenFile, Input, ROWS_TO_SKIP, Variant},
-    plan::{Given, Plan, Source},
+    files::{DistributionInput, Folder, GoldenFile, Input, ROWS_TO_SKIP, Variant},
+    plan::{Given, Plan, Run, Source},
     rollouts::Gae,
     settings::Inexpressible,
 };
@@ -75,7 +76,7 @@ fn run(arguments: &Arguments) -> Result<Counts> {
     let mut evaluator = Evaluator::new(SearchPath::new(arguments.plugins.iter().cloned()));
     let mut counts = Counts::default();
     for file in &files {
-        let mut inputs = Inputs { folder: &folder, file, input: None, gae: None };
+        let mut inputs = Inputs { folder: &folder, file, input: None, distributions: None, gae: None };
         for variant in &file.variants {
             let name = format!("{} {} {}", file.algorithm, file.case, variant.name);
             let planned = mapping::plan(&file.algorithm, variant);
@@ -119,7 +120,26 @@ struct Inputs<'a> {
     folder: &'a Folder,
     file: &'a GoldenFile,
     input: Option<Input>,
+    distributions: Option<DistributionInput>,
     gae: Option<Gae>,
+}
+
+impl Inputs<'_> {
+    /// Reads what a run is made on, if it was not read before.
+    fn read_for(&mut self, run: &Run) -> Result<()> {
+        if run.distributions.is_some() {
+            if self.distributions.is_none() {
+                self.distributions = Some(self.folder.distributions(&self.file.input)?);
+            }
+        } else if self.input.is_none() {
+            self.input = Some(self.folder.input(&self.file.input)?);
+        }
+        if matches!(run.given, Given::Gae | Given::Returns) && self.gae.is_none() {
+            let file = self.folder.golden_file("ppo_gae", &self.file.case)?;
+            self.gae = Some(Gae::of(&file)?);
+        }
+        Ok(())
+    }
 }
 
 /// The difference of each field that a variant expects and the plan gives.
@@ -129,25 +149,26 @@ fn compare_variant(
     variant: &Variant,
     plan: &Plan,
 ) -> Result<BTreeMap<String, Result<f64>>> {
-    if inputs.input.is_none() {
-        inputs.input = Some(inputs.folder.input(&inputs.file.input)?);
-    }
     let skipped = variant.rows_to_skip()?;
     let mut differences = BTreeMap::new();
     for run in &plan.runs {
-        if matches!(run.given, Given::Gae | Given::Returns) && inputs.gae.is_none() {
-            let file = inputs.folder.golden_file("ppo_gae", &inputs.file.case)?;
-            inputs.gae = Some(Gae::of(&file)?);
-        }
-        let input = inputs.input.as_ref().context("the rollouts were read")?;
-        let episodes = rollouts::episodes(input, plan.layout, run, inputs.gae.as_ref())?;
+        inputs.read_for(run)?;
+        let episodes = match (run.distributions, &inputs.distributions, &inputs.input) {
+            (Some(places), Some(input), _) => distributions::episodes(input, places),
+            (None, _, Some(input)) => rollouts::episodes(input, plan.layout, run, inputs.gae.as_ref())?,
+            _ => bail!("the input was read"),
+        };
         let mut wanted = run.clone();
         wanted.fields.retain(|(field, _)| variant.expected.contains_key(field));
         let found = evaluator.evaluate(&wanted, &episodes)?;
-        for ((field, source), found) in wanted.fields.iter().zip(found) {
+        for ((field, source), mut found) in wanted.fields.iter().zip(found) {
+            if let (Source::LogitSlopes, Some(places), Some(input)) = (source, run.distributions, &inputs.distributions)
+            {
+                found = distributions::logit_slopes(input, places, &found)?;
+            }
             let value = &variant.expected[field];
-            let expected = match source {
-                Source::KeptGroups => {
+            let expected = match (source, &inputs.input) {
+                (Source::KeptGroups, Some(input)) => {
                     let names: Vec<&str> = input.groups.iter().map(|group| group.group_id.as_str()).collect();
                     compare::places(value, &names)
                 }

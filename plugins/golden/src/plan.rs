@@ -19,24 +19,35 @@ pub struct Plan {
 pub struct Run {
     /// The schemes.
     pub credit: Vec<Scheme>,
-    /// Parameters of the objective `clip`; without it only the credit is computed.
-    pub objective: Option<Value>,
+    /// The objective; without it only the credit is computed.
+    pub objective: Option<Scheme>,
     /// Advantages that stand in the rollouts.
     pub given: Given,
     /// All rewards are 0.
     pub no_rewards: bool,
     /// Rows without a response token.
     pub masked_rows: BTreeSet<usize>,
-    /// Rows of which no teacher was asked.
-    pub unasked_rows: BTreeSet<usize>,
+    /// The rows that have a teacher; none means all.
+    pub teacher_rows: Option<BTreeSet<usize>>,
     /// Which iteration it is.
     pub iteration: u64,
+    /// The input is distributions, and this is how they become episodes.
+    pub distributions: Option<Places>,
     /// The critic's new value is `0.9 * value + 0.1`.
     pub new_values: bool,
     /// What is one batch.
     pub unit: Unit,
     /// The fields that it gives: name and place.
     pub fields: Vec<(String, Source)>,
+}
+
+/// Places with distributions, as tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// How many of the likeliest tokens stand at each; none means all.
+    pub k: Option<usize>,
+    /// Every place is trained and has a teacher, whatever the masks say.
+    pub unmasked: bool,
 }
 
 /// A plugin with its parameters.
@@ -94,6 +105,9 @@ pub enum Source {
     ValueSlopes,
     /// The groups of which a trajectory is kept, as their places among all groups.
     KeptGroups,
+    /// Derivatives with respect to the policy's logits, place by place, from those with respect to the log-probabilities of
+    /// the likeliest tokens.
+    LogitSlopes,
     /// What a scheme or the `objective` pushed.
     Metric(&'static str, &'static str),
 }
@@ -107,8 +121,9 @@ impl Run {
             given: Given::Nothing,
             no_rewards: false,
             masked_rows: BTreeSet::new(),
-            unasked_rows: BTreeSet::new(),
+            teacher_rows: None,
             iteration: 0,
+            distributions: None,
             new_values: false,
             unit: Unit::Whole,
             fields: Vec::new(),
@@ -120,9 +135,14 @@ impl Run {
         Self { given: Given::Constant(advantage), ..Self::new(vec![given(false)]) }
     }
 
+    /// With the objective `clip`.
+    pub fn objective(self, params: Value) -> Self {
+        self.objective_of("clip", params)
+    }
+
     /// With an objective.
-    pub fn objective(mut self, params: Value) -> Self {
-        self.objective = Some(params);
+    pub fn objective_of(mut self, plugin: &'static str, params: Value) -> Self {
+        self.objective = Some(Scheme { plugin, params });
         self
     }
 
@@ -142,8 +162,9 @@ impl Run {
     pub fn config(&self) -> Value {
         let scheme = |scheme: &Scheme| json!({"plugin": scheme.plugin, "params": scheme.params});
         let credit: Vec<Value> = self.credit.iter().map(scheme).collect();
-        let params = self.objective.clone().unwrap_or_else(|| json!({}));
-        json!({"credit": credit, "objective": {"plugin": "clip", "params": params}})
+        let default = Scheme { plugin: "clip", params: json!({}) };
+        let objective = scheme(self.objective.as_ref().unwrap_or(&default));
+        json!({"credit": credit, "objective": objective})
     }
 }
 

@@ -1,6 +1,6 @@
 //! Golden rollouts as episodes of the host.
 
-use accredit_core::episode::{Layout, Status, Step, TokenKind, Tokens, Trajectory};
+use accredit_core::episode::{Layout, Status, Step, TokenKind, Tokens, TopK, Trajectory};
 use accredit_plugin_api::columns::TEACHER_LOGPROB;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -67,7 +67,7 @@ pub fn episodes(input: &Input, layout: Layout, run: &Run, gae: Option<&Gae>) -> 
                 if run.masked_rows.contains(&row) {
                     tokens.kind.fill(TokenKind::Observation);
                 }
-                if run.unasked_rows.contains(&row)
+                if run.teacher_rows.as_ref().is_some_and(|with_teacher| !with_teacher.contains(&row))
                     && let Some(teacher) = tokens.columns.get_mut(TEACHER_LOGPROB.name())
                 {
                     teacher.fill(f32::NAN);
@@ -158,8 +158,14 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
                 for step in &episode.steps {
                     for (token, kind) in step.tokens.kind.iter().enumerate() {
                         let one = |(name, column): (&String, &Vec<f32>)| (name.clone(), vec![column[token]]);
+                        let top_k = &step.tokens.top_k;
                         let tokens = Tokens {
                             kind: vec![*kind],
+                            top_k: TopK {
+                                id: alone_in(&top_k.id, token),
+                                new_logprob: alone_in(&top_k.new_logprob, token),
+                                teacher_logprob: alone_in(&top_k.teacher_logprob, token),
+                            },
                             columns: step.tokens.columns.iter().map(one).collect(),
                             ..Tokens::default()
                         };
@@ -172,6 +178,11 @@ pub fn batches(episodes: &[Trajectory], unit: Unit) -> Vec<Option<Vec<Trajectory
             batches
         }
     }
+}
+
+/// The list of one token in a list of its own; an absent column stays absent.
+fn alone_in<T: Clone>(lists: &[T], token: usize) -> Vec<T> {
+    lists.get(token).cloned().into_iter().collect()
 }
 
 /// The place of each row's first response token in a list of all tokens; none for a row without one.
@@ -266,7 +277,7 @@ mod tests {
         for step in &mut input.groups[0].trajectories[0].steps {
             step.tokens.columns.insert("teacher_logprob".into(), vec![-1.0; step.tokens.kind.len()]);
         }
-        let run = Run { unasked_rows: [1].into(), ..run() };
+        let run = Run { teacher_rows: Some([0].into()), ..run() };
         let episode = &episodes(&input, Layout::Step, &run, None).unwrap()[0];
         let unasked = |step: usize| episode.steps[step].tokens.columns["teacher_logprob"].iter().all(|t| t.is_nan());
         assert_eq!((unasked(0), unasked(1)), (false, true));

@@ -97,15 +97,17 @@ impl<'a> Settings<'a> {
         }
     }
 
-    /// Which rows a list of 0 and 1 leaves out: the places of its zeros.
-    pub fn rows_left_out(&mut self, key: &str) -> Result<Vec<usize>> {
-        let value = self.value(key).and_then(Value::as_array);
-        let numbers = value.and_then(|list| list.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>());
-        match numbers {
-            Some(numbers) if numbers.iter().all(|number| *number == 0.0 || *number == 1.0) => {
-                Ok((0..numbers.len()).filter(|row| numbers[*row] == 0.0).collect())
+    /// Rows that a list of zeros and ones lets through, if it is there and not null.
+    pub fn optional_mask(&mut self, key: &str) -> Result<Option<BTreeSet<usize>>> {
+        let Some(value) = self.value(key) else {
+            return Ok(None);
+        };
+        let mask = value.as_array().and_then(|list| list.iter().map(Value::as_f64).collect::<Option<Vec<f64>>>());
+        match mask {
+            Some(mask) if mask.iter().all(|value| *value == 0.0 || *value == 1.0) => {
+                Ok(Some(mask.iter().enumerate().filter(|(_, value)| **value == 1.0).map(|(row, _)| row).collect()))
             }
-            _ => inexpressible(format!("the setting `{key}` is no list of 0 and 1")),
+            _ => inexpressible(format!("the setting `{key}` is {value}, and no mask of rows")),
         }
     }
 
@@ -155,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_left_out_by_their_zeros() {
+    fn a_mask_lets_rows_through_by_its_ones() {
         let Value::Object(values) = json!({"active": [1.0, 0.0, 1, 0], "share": [0.5]}) else {
             unreachable!("an object");
         };
         let mut settings = Settings::new(&values);
-        assert_eq!(settings.rows_left_out("active"), Ok(vec![1, 3]));
-        assert!(settings.rows_left_out("share").is_err());
-        assert!(settings.rows_left_out("absent").is_err());
+        assert_eq!(settings.optional_mask("active"), Ok(Some([0, 2].into())));
+        assert!(settings.optional_mask("share").is_err());
+        assert_eq!(settings.optional_mask("absent"), Ok(None));
     }
 }

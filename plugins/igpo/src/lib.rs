@@ -37,7 +37,8 @@
 //! - Gains of exactly 0 count in mean and variance. The authors' code takes them for absent.
 //! - The weights that the newer code moves from gains to outcomes during training are not here.
 //! - Rewards that are all equal give exactly 0, decided by comparing.
-//! - In a group without a known answer only the outcome is compared. A turn without a response token holds no result, and
+//! - In a group without a known answer only outcomes are compared. A turn before or after which the probability is missing,
+//!   because the prompt with the answer is longer than the model can read, has no gain. A turn without a response token
 //!   takes no part: the turn before it earns what both changed.
 //!
 //! # Parameters
@@ -80,7 +81,7 @@
 //!
 //! # Example
 //!
-//! Of an environment that knows its answers; the name is a placeholder for one:
+//! With an environment that knows its answers in place of this one:
 //!
 //! ```toml
 //! seed = 7

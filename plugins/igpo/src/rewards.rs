@@ -9,7 +9,7 @@ use crate::params::{Gain, Normalise, Over, Params, Singleton};
 /// The turns of one group; the buffers are used again for the next.
 #[derive(Debug, Default)]
 pub struct Turns {
-    turns: Vec<Turn>,
+    list: Vec<Turn>,
     /// The turns with a reward by their index, each with the set of those that it is compared with.
     order: Vec<(Set, usize)>,
     scores: Scores,
@@ -44,23 +44,23 @@ pub struct Value {
 impl Turns {
     /// Forgets all turns and keeps the memory.
     pub fn clear(&mut self) {
-        self.turns.clear();
+        self.list.clear();
     }
 
     /// Adds an episode: the tokens of each turn with the mean log-probability of the answer before it.
     pub fn push(&mut self, turns: impl Iterator<Item = (Range<usize>, f64)>, outcome: f64, gain: Gain) {
-        let first = self.turns.len();
+        let first = self.list.len();
         for (position, (tokens, answer)) in turns.enumerate() {
-            self.turns.push(Turn { tokens, position, last: false, answer, reward: f64::NAN });
+            self.list.push(Turn { tokens, position, last: false, answer, reward: f64::NAN });
         }
         let worth = |answer: f64| match gain {
             Gain::Probability => answer.exp(),
             Gain::LogProbability => answer,
         };
-        for turn in first..self.turns.len().saturating_sub(1) {
-            self.turns[turn].reward = worth(self.turns[turn + 1].answer) - worth(self.turns[turn].answer);
+        for turn in first..self.list.len().saturating_sub(1) {
+            self.list[turn].reward = worth(self.list[turn + 1].answer) - worth(self.list[turn].answer);
         }
-        if let Some(last) = self.turns[first..].last_mut() {
+        if let Some(last) = self.list[first..].last_mut() {
             (last.last, last.reward) = (true, outcome);
         }
     }
@@ -68,12 +68,12 @@ impl Turns {
     /// Adds the group to the sums, before its rewards are compared; false if the answer is known before no turn.
     pub fn count_into(&self, value: &mut Value) -> bool {
         let mut known = false;
-        for turn in self.turns.iter().filter(|turn| !turn.answer.is_nan()) {
+        for turn in self.list.iter().filter(|turn| !turn.answer.is_nan()) {
             known = true;
             value.asked += 1.0;
             value.probability += turn.answer.exp();
         }
-        for turn in self.turns.iter().filter(|turn| !turn.last && !turn.reward.is_nan()) {
+        for turn in self.list.iter().filter(|turn| !turn.last && !turn.reward.is_nan()) {
             value.gains += 1.0;
             value.gain += turn.reward;
             value.positive += f64::from(u8::from(turn.reward > 0.0));
@@ -83,7 +83,7 @@ impl Turns {
 
     /// Turns rewards into advantages.
     pub fn normalise(&mut self, params: &Params) {
-        let Self { turns, order, scores } = self;
+        let Self { list: turns, order, scores } = self;
         let set = |turn: &Turn| -> Set {
             let outcomes = params.normalise == Normalise::Separate && turn.last;
             let position = if params.over == Over::Position && !outcomes { turn.position } else { 0 };
@@ -123,7 +123,7 @@ impl Turns {
     /// Writes each turn's credit on its tokens: its advantage and those after it, each later one times `gamma`.
     pub fn credit(&self, gamma: f64, advantage: &mut [f32]) {
         let mut credit = 0.0;
-        for turn in self.turns.iter().rev() {
+        for turn in self.list.iter().rev() {
             let later = if turn.last { 0.0 } else { gamma * credit };
             credit = later + if turn.reward.is_nan() { 0.0 } else { turn.reward };
             advantage[turn.tokens.clone()].fill(credit as f32);

@@ -15,7 +15,7 @@ choices! {
         None = "none",
         /// The answer to this step.
         Immediate = "immediate",
-        /// The whole next prompt, or what was observed next where prompts are a growing conversation.
+        /// The next user turn: what was observed next, with all that the host writes around it.
         Next = "next",
     }
 }

@@ -31,7 +31,7 @@
 //! | parameter | section |
 //! | --- | --- |
 //! | `feedback = "immediate"` | the environment's answer to the step; where it is empty, what was observed next |
-//! | `feedback = "next"` | the whole next prompt (with `context = "window"`), else what was observed next, else the answer |
+//! | `feedback = "next"` | the next user turn, with all that the host writes around the observation; at the end of an episode the answer |
 //! | `future = true` | the later steps of the same episode |
 //! | `success = "and"` | a successful episode of the same task besides; `"or"`: in place of the rest where there is one |
 //! | `scope = "anchor"` | what the whole group tried from the same state, in place of what came of this step alone |
@@ -115,7 +115,8 @@
 //!   `future`).
 //! - `clipped_fraction` near 1: the teacher is sure of everything that it was told, so the weight is a constant up or down.
 //!   Hindsight that holds the action itself, as a successful episode does, leads there.
-//! - Prompts grow: a teacher that sees whole episodes needs room, see `max_characters`.
+//! - Prompts grow: a teacher that sees whole episodes needs room. A step whose teacher's row is longer than the model can
+//!   read has none; `max_characters` and `max_steps` make room.
 //! - The weights do not average to 1, so the size of the step changes a little with them.
 //!
 //! # Metrics

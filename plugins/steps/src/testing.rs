@@ -138,6 +138,27 @@ pub fn groups() -> impl Strategy<Value = Vec<Vec<Episode>>> {
     prop::collection::vec(prop::collection::vec(episode, 1..6), 1..4)
 }
 
+/// The same with rewards that are exact in binary: with a discount that is too, returns that are equal in fact are equal
+/// in every bit, however they are summed.
+pub fn exact(mut groups: Vec<Vec<Episode>>) -> Vec<Vec<Episode>> {
+    for turn in turns_mut(&mut groups) {
+        turn.reward = if turn.reward < 0.0 { -0.25 } else { turn.reward };
+    }
+    groups
+}
+
+/// The same with a state of its own before each step.
+pub fn unique(mut groups: Vec<Vec<Episode>>) -> Vec<Vec<Episode>> {
+    for (state, turn) in turns_mut(&mut groups).enumerate() {
+        turn.state = state as u32;
+    }
+    groups
+}
+
+fn turns_mut(groups: &mut [Vec<Episode>]) -> impl Iterator<Item = &mut Turn> {
+    groups.iter_mut().flatten().flat_map(|episode| &mut episode.turns)
+}
+
 /// Another order of groups, and of trajectories in them: the groups, and for each of their steps its place before.
 pub fn shuffled(groups: &[Vec<Episode>], seed: u64) -> (Vec<Vec<Episode>>, Vec<usize>) {
     let mut state = seed;

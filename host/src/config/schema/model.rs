@@ -30,25 +30,25 @@ impl Default for Model {
 #[serde(deny_unknown_fields)]
 pub struct Create {
     /// Width of the residual stream.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 65536))]
     pub hidden_size: usize,
     /// Width inside the feed-forward blocks.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1048576))]
     pub intermediate_size: usize,
     /// Transformer blocks.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1024))]
     pub layers: usize,
     /// Attention heads; they divide `hidden_size` into even parts.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1024))]
     pub heads: usize,
     /// Key and value heads; they divide `heads`.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1024))]
     pub kv_heads: usize,
     /// The most tokens that its tokenizer may have.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 16777216))]
     pub vocab_size: usize,
     /// The longest sequence, in tokens.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 16777216))]
     pub max_positions: usize,
     /// The output projection is the embedding matrix.
     #[serde(default = "tied")]

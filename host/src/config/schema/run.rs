@@ -15,7 +15,7 @@ pub struct Run {
     /// The folder in which the run's own folder is made.
     pub folder: PathBuf,
     /// Threads of the model's kernels. Fixed and recorded, since the last bits of a sum depend on it.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1024))]
     pub threads: usize,
     /// Which rollouts are written to the run folder.
     pub rollouts: KeepRollouts,

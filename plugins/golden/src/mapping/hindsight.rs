@@ -38,7 +38,7 @@ pub fn serl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     };
     let mut run = Run::new(vec![base(settings)?, scheme]);
     run.iteration = settings.whole("update_step")?;
-    run.unasked_rows = settings.rows_left_out("teacher_row_active")?.into_iter().collect();
+    run.teacher_rows = settings.optional_mask("teacher_row_active")?;
     let params = json!({
         "low": settings.number("clip_low")?,
         "high": settings.number("clip_high")?,

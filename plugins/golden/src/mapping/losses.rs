@@ -72,16 +72,63 @@ pub fn verl_gspo(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     let run = named(settings)?;
     settings.must_be("loss_agg_mode", &json!("seq-mean-token-mean"))?;
     settings.remarks(&["padded_len"]);
-    let params = json!({
-        "ratio": "row",
-        "low": settings.number("clip_low")?,
-        "high": settings.number("clip_high")?,
-    });
+    let params = json!({"low": settings.number("clip_low")?, "high": settings.number("clip_high")?});
     let ratio = Run::constant(-1.0)
         .objective(json!({"ratio": "row", "low": 1.0, "high": 1e9}))
         .unit(Unit::Row)
         .field("row_ratio", Source::Loss);
-    Ok(vec![loss_fields(run.objective(params)), ratio])
+    Ok(vec![loss_fields(run.objective_of("gspo", params)), ratio])
+}
+
+/// verl's `cispo`.
+pub fn verl_cispo(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
+    let params = json!({
+        "surrogate": "cispo",
+        "low": settings.number("clip_low")?,
+        "high": settings.number("clip_high")?,
+    });
+    surrogate(settings, params, "token-mean")
+}
+
+/// verl's `geo_mean`, which takes a mean over rows whatever `loss_agg_mode` says.
+pub fn verl_geo_mean(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
+    settings.must_be("note", &json!("clip is in log space"))?;
+    let params = json!({
+        "surrogate": "geometric-mean",
+        "ratio": "row",
+        "low": settings.number("clip_low")?,
+        "high": settings.number("clip_high")?,
+    });
+    surrogate(settings, params, "token-mean")
+}
+
+/// verl's `gpg`.
+pub fn verl_gpg(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
+    surrogate(settings, json!({"surrogate": "plain"}), "token-mean")
+}
+
+/// verl's `sapo`, whose aggregate is fixed.
+pub fn verl_sapo(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
+    let params = json!({
+        "surrogate": "sapo",
+        "tau_positive": settings.number("tau_pos")?,
+        "tau_negative": settings.number("tau_neg")?,
+    });
+    surrogate(settings, params, "seq-mean-token-mean")
+}
+
+/// verl's `dro`.
+pub fn verl_dro(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
+    let params = json!({"surrogate": "dro", "dro_beta": settings.number("dro_beta")?});
+    surrogate(settings, params, "token-mean")
+}
+
+/// A loss of verl whose default aggregate is also the plugin's, or fixed in both.
+fn surrogate(settings: &mut Settings<'_>, params: Value, aggregate: &str) -> Result<Vec<Run>> {
+    let run = named(settings)?;
+    settings.must_be("loss_agg_mode", &json!(aggregate))?;
+    settings.remarks(&["padded_len"]);
+    Ok(vec![loss_fields(run.objective(params))])
 }
 
 /// verl's aggregates as they were in 2025, of the entropy: the constant of `seq-mean-token-sum-norm` divided a sum over
@@ -154,6 +201,7 @@ pub fn trl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     };
     let longest = settings.number("max_completion_length")?;
     let mut params = Map::new();
+    let (mut low, mut high) = (settings.number("epsilon_low")?, settings.number("epsilon_high")?);
     let aggregate = match settings.text("loss_type")? {
         "grpo" => "seq-mean-token-mean",
         "bnpo" | "dapo" => "token-mean",
@@ -161,11 +209,23 @@ pub fn trl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
             params.insert("norm_length".into(), json!(longest));
             "seq-mean-token-sum-norm"
         }
+        // The upper limit is the largest ratio itself, and there is no lower one.
+        "cispo" => {
+            params.insert("surrogate".into(), json!("cispo"));
+            low = 1.0;
+            high -= 1.0;
+            "token-mean"
+        }
+        "sapo" => {
+            params.insert("surrogate".into(), json!("sapo"));
+            params.insert("tau_positive".into(), json!(settings.number("tau_pos")?));
+            params.insert("tau_negative".into(), json!(settings.number("tau_neg")?));
+            "seq-mean-token-mean"
+        }
         // Each row counts by its length: the sum over its tokens of a loss that is the same for all of them.
         "luspo" if sequence => "seq-mean-token-sum",
         other => return inexpressible(format!("nothing here stands for the loss `{other}`")),
     };
-    let high = settings.number("epsilon_high")?;
     // A ratio that is capped at delta is the dual clip, as long as the cap lies above the clip range.
     let delta = settings.optional_number("delta")?.unwrap_or(0.0);
     if delta != 0.0 && delta < 1.0 + high {
@@ -174,15 +234,17 @@ pub fn trl(settings: &mut Settings<'_>) -> Result<Vec<Run>> {
     let beta = settings.number("beta")?;
     params.extend([
         ("ratio".to_owned(), json!(ratio)),
-        ("low".to_owned(), json!(settings.number("epsilon_low")?)),
+        ("low".to_owned(), json!(low)),
         ("high".to_owned(), json!(high)),
-        ("dual".to_owned(), json!(delta)),
         ("log_ratio_clamp".to_owned(), json!(0.0)),
         ("aggregate".to_owned(), json!(aggregate)),
         ("kl".to_owned(), json!(if beta > 0.0 { "k3" } else { "none" })),
         ("kl_coef".to_owned(), json!(beta)),
         ("kl_clamp".to_owned(), json!(0.0)),
     ]);
+    if !params.contains_key("surrogate") {
+        params.insert("dual".into(), json!(delta));
+    }
     Ok(vec![loss_fields(run.objective(Value::Object(params)))])
 }
 

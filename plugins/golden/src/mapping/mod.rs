@@ -4,6 +4,7 @@
 mod advantages;
 mod anchors;
 mod baselines;
+mod distillation;
 mod hindsight;
 mod losses;
 mod selection;
@@ -22,9 +23,9 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
     let name = variant.name.as_str();
     let runs = match (algorithm, variant.provenance.function.as_deref()) {
         ("grpo", Some("compute_grpo_outcome_advantage")) => advantages::verl(&mut settings),
-        ("grpo", Some("compute_opo_outcome_advantage")) => baselines::verl_opo(&mut settings),
-        (_, Some("compute_rloo_outcome_advantage")) => baselines::verl_rloo("raw"),
-        (_, Some("compute_rloo_vectorized_outcome_advantage")) => baselines::verl_rloo("zero"),
+        ("grpo", Some("compute_opo_outcome_advantage")) => Ok(baselines::verl_opo()),
+        (_, Some("compute_rloo_outcome_advantage")) => Ok(baselines::verl_rloo("raw")),
+        (_, Some("compute_rloo_vectorized_outcome_advantage")) => Ok(baselines::verl_rloo("zero")),
         (_, Some("compute_gae_advantage_return")) => baselines::verl_gae(&mut settings),
         (_, Some("compute_reinforce_plus_plus_outcome_advantage")) => baselines::verl_reinforce(&mut settings),
         (_, Some("compute_reinforce_plus_plus_baseline_outcome_advantage")) => {
@@ -38,8 +39,10 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
         ("serl", Some("compute_serl_action_mask_reweighted_advantages + compute_policy_loss")) => {
             hindsight::serl(&mut settings)
         }
-        ("rlsd", Some("compute_serl_action_mask_reweighted_advantages")) => hindsight::rlsd(&mut settings),
-        ("rlsd", Some("RLSDTrainer._generate_and_score_completions")) => hindsight::rlsd(&mut settings),
+        (
+            "rlsd",
+            Some("compute_serl_action_mask_reweighted_advantages" | "RLSDTrainer._generate_and_score_completions"),
+        ) => hindsight::rlsd(&mut settings),
         ("dapo", None) if name == "dynamic_sampling_kept_groups" => selection::dynamic_sampling(&mut settings),
         ("gigpo", Some("episode_norm_reward")) => anchors::gigpo_episodes(&mut settings),
         ("gigpo", Some("compute_gigpo_outcome_advantage" | "compute_gigpo_outcome_advantage(enable_similarity)")) => {
@@ -51,6 +54,13 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
         ("kl", Some("kl_penalty_forward")) => losses::divergence(&mut settings),
         (_, Some("compute_policy_loss_vanilla")) => losses::verl_vanilla(&mut settings),
         (_, Some("compute_policy_loss_gspo")) => losses::verl_gspo(&mut settings),
+        (_, Some("compute_policy_loss_cispo")) => losses::verl_cispo(&mut settings),
+        (_, Some("compute_policy_loss_geo_mean")) => losses::verl_geo_mean(&mut settings),
+        (_, Some("compute_policy_loss_gpg")) => losses::verl_gpg(&mut settings),
+        (_, Some("compute_policy_loss_sapo")) => losses::verl_sapo(&mut settings),
+        (_, Some("compute_policy_loss_dro")) => losses::verl_dro(&mut settings),
+        (_, Some("compute_self_distillation_loss")) => distillation::authors(&mut settings),
+        (_, Some("compute_topk/full_logit_self_distillation_loss")) => distillation::trl(&mut settings),
         (_, Some("agg_loss")) => losses::verl_2025_aggregates(&mut settings),
         (_, Some("compute_value_loss")) => losses::verl_value(&mut settings),
         (_, Some("ValueLoss.forward")) => losses::openrlhf_value(&mut settings),
@@ -65,6 +75,7 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
     let layout = match variant.layout.as_str() {
         "traj" => Layout::Trajectory,
         "step" => Layout::Step,
+        "dist" if runs.iter().all(|run| run.distributions.is_some()) => Layout::Step,
         other => return inexpressible(format!("nothing here stands for rows of `{other}`")),
     };
     Ok(Plan { layout, runs })

@@ -87,6 +87,16 @@ fn a_row_without_a_token_does_not_count() {
 }
 
 #[test]
+fn a_trajectory_without_a_token_moves_nobodys_baseline() {
+    let mut batch = TestBatch::new(Layout::Trajectory, &[&[&[0], &[2], &[0, 1]]]);
+    batch.set(OUTCOME, vec![100.0, 1.0, 0.0]);
+    for over in ["trajectories", "rows"] {
+        let mut scheme = TestScheme::<Grpo>::new(&format!(r#"{{"std": false, "over": "{over}"}}"#)).unwrap();
+        assert_eq!(scheme.advantage(&batch).unwrap(), [0.5, 0.5, -0.5], "{over}");
+    }
+}
+
+#[test]
 fn a_trajectory_counts_by_its_tokens_where_it_is_asked_for() {
     // OPO: with 6 tokens at 1 and 2 at 0 the baseline is 0.75.
     let opo = r#"{"std": false, "over": "tokens"}"#;

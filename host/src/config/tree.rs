@@ -87,6 +87,16 @@ impl Node {
     pub(super) fn merge(&mut self, over: Node) {
         match (&mut self.content, over.content) {
             (Content::Table(mine), Content::Table(theirs)) => {
+                // Parameters and hash belong to a plugin: they are not those of another one that is named in its place.
+                let plugin = |entries: &[(String, Node)]| {
+                    let entry = entries.iter().find(|(key, _)| key == "plugin");
+                    entry.map(|(_, node)| node.to_json())
+                };
+                if let (Some(old), Some(new)) = (plugin(mine), plugin(&theirs))
+                    && old != new
+                {
+                    mine.retain(|(key, _)| key != "params" && key != "sha256");
+                }
                 for (key, node) in theirs {
                     match mine.iter_mut().find(|(name, _)| *name == key) {
                         Some((_, old)) => old.merge(node),

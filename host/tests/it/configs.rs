@@ -100,7 +100,8 @@ fn every_configuration_that_can_run_here_runs_and_moves_the_policy_as_its_credit
             for key in ["actor/loss", "actor/grad_norm", "critic/advantages/mean"] {
                 assert!(number(key).is_none_or(f64::is_finite) && !line[key].is_null(), "{name}: {key}: {line}");
             }
-            if number("actor/grad_norm") > Some(0.0) {
+            // Without a credit that differs there is nothing to follow.
+            if number("critic/advantages/max") > number("critic/advantages/min") {
                 gains.extend(number("actor/policy_gain"));
             }
         }

@@ -133,12 +133,12 @@ error: `model.create` lacks `hidden_size`, `intermediate_size`, `layers`, `kv_he
    |
 15 | [model.create]
    | ^^^^^^^^^^^^^^
-   = expected `hidden_size`, an integer of at least 1
-   = expected `intermediate_size`, an integer of at least 1
-   = expected `layers`, an integer of at least 1
-   = expected `kv_heads`, an integer of at least 1
-   = expected `vocab_size`, an integer of at least 1
-   = expected `max_positions`, an integer of at least 1",
+   = expected `hidden_size`, an integer of at least 1 and at most 65536
+   = expected `intermediate_size`, an integer of at least 1 and at most 1048576
+   = expected `layers`, an integer of at least 1 and at most 1024
+   = expected `kv_heads`, an integer of at least 1 and at most 1024
+   = expected `vocab_size`, an integer of at least 1 and at most 16777216
+   = expected `max_positions`, an integer of at least 1 and at most 16777216",
     );
 }
 
@@ -418,12 +418,12 @@ error: `model.create` lacks `hidden_size`, `intermediate_size`, `heads`, `kv_hea
   |
 1 | model = { create = { layers = 2 } }
   |                    ^^^^^^^^^^^^^^
-  = expected `hidden_size`, an integer of at least 1
-  = expected `intermediate_size`, an integer of at least 1
-  = expected `heads`, an integer of at least 1
-  = expected `kv_heads`, an integer of at least 1
-  = expected `vocab_size`, an integer of at least 1
-  = expected `max_positions`, an integer of at least 1",
+  = expected `hidden_size`, an integer of at least 1 and at most 65536
+  = expected `intermediate_size`, an integer of at least 1 and at most 1048576
+  = expected `heads`, an integer of at least 1 and at most 1024
+  = expected `kv_heads`, an integer of at least 1 and at most 1024
+  = expected `vocab_size`, an integer of at least 1 and at most 16777216
+  = expected `max_positions`, an integer of at least 1 and at most 16777216",
     );
 }
 

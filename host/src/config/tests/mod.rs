@@ -130,6 +130,22 @@ fn later_layers_win_and_tables_merge() {
 }
 
 #[test]
+fn parameters_are_not_those_of_another_plugin() {
+    let base = "[objective]\nplugin = \"acme\"\nparams = { low = 0.1, high = 0.2 }\n";
+    let folder = folder(&[
+        ("base.toml", base),
+        ("same.toml", "extends = [\"base.toml\"]\n[objective]\nparams = { low = 0.3 }\n"),
+        ("other.toml", "extends = [\"base.toml\"]\n[objective]\nplugin = \"other\"\nparams = { k = 1 }\n"),
+    ]);
+    let params = |name: &str| {
+        let loaded = Loaded::read(&[folder.path().join(name)], &[]).unwrap();
+        serde_json::to_string(&loaded.config.objective.params).unwrap()
+    };
+    assert_eq!(params("same.toml"), r#"{"low":0.3,"high":0.2}"#);
+    assert_eq!(params("other.toml"), r#"{"k":1}"#);
+}
+
+#[test]
 fn one_base_of_two_files_is_no_circle() {
     let folder = folder(&[
         ("base.toml", "seed = 3\n"),

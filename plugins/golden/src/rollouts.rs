@@ -277,7 +277,7 @@ mod tests {
         for step in &mut input.groups[0].trajectories[0].steps {
             step.tokens.columns.insert("teacher_logprob".into(), vec![-1.0; step.tokens.kind.len()]);
         }
-        let run = Run { unasked_rows: [1].into(), ..run() };
+        let run = Run { teacher_rows: Some([0].into()), ..run() };
         let episode = &episodes(&input, Layout::Step, &run, None).unwrap()[0];
         let unasked = |step: usize| episode.steps[step].tokens.columns["teacher_logprob"].iter().all(|t| t.is_nan());
         assert_eq!((unasked(0), unasked(1)), (false, true));

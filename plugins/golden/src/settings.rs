@@ -157,13 +157,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_left_out_by_their_zeros() {
+    fn a_mask_lets_rows_through_by_its_ones() {
         let Value::Object(values) = json!({"active": [1.0, 0.0, 1, 0], "share": [0.5]}) else {
             unreachable!("an object");
         };
         let mut settings = Settings::new(&values);
-        assert_eq!(settings.rows_left_out("active"), Ok(vec![1, 3]));
-        assert!(settings.rows_left_out("share").is_err());
-        assert!(settings.rows_left_out("absent").is_err());
+        assert_eq!(settings.optional_mask("active"), Ok(Some([0, 2].into())));
+        assert!(settings.optional_mask("share").is_err());
+        assert_eq!(settings.optional_mask("absent"), Ok(None));
     }
 }

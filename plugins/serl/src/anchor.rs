@@ -124,12 +124,11 @@ fn statistics(
     };
     if with_feedback && source.feedback != Feedback::None {
         let text = |visit: &Visit| source.feedback_of(batch, visit.step, visit.end);
-        match source.feedback {
-            Feedback::Next => example("next observation", &|visit| visit.outcome == best, &text)?,
-            _ => {
-                example("best feedback", &|visit| visit.outcome == best, &text)?;
-                example("worst feedback", &|visit| visit.outcome == worst, &text)?;
-            }
+        if source.feedback == Feedback::Next {
+            example("next observation", &|visit| visit.outcome == best, &text)?;
+        } else {
+            example("best feedback", &|visit| visit.outcome == best, &text)?;
+            example("worst feedback", &|visit| visit.outcome == worst, &text)?;
         }
     }
     if source.future {

@@ -133,12 +133,11 @@ pub fn answer(
                     address: batch.address_of_step(step),
                 });
             }
-            match row.query.target {
-                None => place.copy_from_slice(numbers),
-                Some(_) => {
-                    let sum: f64 = numbers.iter().map(|number| f64::from(*number)).sum();
-                    place.fill((sum / numbers.len() as f64) as f32);
-                }
+            if row.query.target.is_some() {
+                let sum: f64 = numbers.iter().map(|number| f64::from(*number)).sum();
+                place.fill((sum / numbers.len() as f64) as f32);
+            } else {
+                place.copy_from_slice(numbers);
             }
         }
     }

@@ -148,8 +148,8 @@ impl<'a> Head<'a> {
             let hidden = hidden_nd.f_narrow(0, start, length)?;
             let targets = targets_n.f_narrow(0, start, length)?.f_unsqueeze(-1)?;
             let part = |column: &Tensor| column.f_narrow(0, start, length)?.f_unsqueeze(-1);
-            let by_logprob = part(&columns.by_logprob)?.f_div_scalar(self.temperature)?;
-            let listed = match &columns.by_listed {
+            let by_logprob = part(&columns.logprob)?.f_div_scalar(self.temperature)?;
+            let listed = match &columns.listed {
                 Some((by_listed, ids)) => Some((
                     by_listed.f_narrow(0, start, length)?.f_div_scalar(self.temperature)?,
                     ids.f_narrow(0, start, length)?,
@@ -165,7 +165,7 @@ impl<'a> Head<'a> {
                 Some(log_p) => log_p,
                 None => self.log_probabilities(self.logits(&hidden)?)?,
             };
-            let mut back = if let Some((by_entropy, entropy)) = &columns.by_entropy {
+            let mut back = if let Some((by_entropy, entropy)) = &columns.entropy {
                 let by_entropy = part(by_entropy)?.f_div_scalar(self.temperature)?;
                 let p = log_p.f_exp()?;
                 let constant = part(entropy)?.f_mul(&by_entropy)?.f_add(&together)?;
@@ -188,11 +188,11 @@ impl<'a> Head<'a> {
 
 /// Derivatives of the loss with respect to the columns, each `[N]`.
 pub(crate) struct ColumnsBack {
-    pub(crate) by_logprob: Tensor,
+    pub(crate) logprob: Tensor,
     /// With respect to the entropy, and the entropy itself.
-    pub(crate) by_entropy: Option<(Tensor, Tensor)>,
+    pub(crate) entropy: Option<(Tensor, Tensor)>,
     /// With respect to the log-probabilities of the listed tokens, `[N, k]`, and the tokens' ids.
-    pub(crate) by_listed: Option<(Tensor, Tensor)>,
+    pub(crate) listed: Option<(Tensor, Tensor)>,
 }
 
 /// Adds the numbers of a tensor to a column.
@@ -252,9 +252,9 @@ mod tests {
                 let (scores, _, kept) = head.columns_for_backward(&plain_hidden, &targets, wanted, None).unwrap();
                 assert_eq!(kept.is_empty(), logits_kept == 0);
                 let columns = ColumnsBack {
-                    by_logprob: a.shallow_clone(),
-                    by_entropy: with_entropy.then(|| (b.shallow_clone(), Tensor::from_slice(&scores.entropy))),
-                    by_listed: None,
+                    logprob: a.shallow_clone(),
+                    entropy: with_entropy.then(|| (b.shallow_clone(), Tensor::from_slice(&scores.entropy))),
+                    listed: None,
                 };
                 let mut weight_gradient = weight.zeros_like();
                 let gradient = head.backward(&plain_hidden, &targets, &columns, kept, &mut weight_gradient).unwrap();

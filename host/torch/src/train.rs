@@ -158,9 +158,9 @@ impl Fresh<'_> {
                 _ => None,
             };
             let columns = ColumnsBack {
-                by_logprob: column(derivatives.logprob)?,
-                by_entropy: by_entropy.transpose()?,
-                by_listed,
+                logprob: column(derivatives.logprob)?,
+                entropy: by_entropy.transpose()?,
+                listed: by_listed,
             };
             let head = Head::new(self.model.head(), self.temperature);
             let mut gradient =

@@ -30,10 +30,10 @@ impl Default for Model {
 #[serde(deny_unknown_fields)]
 pub struct Create {
     /// Width of the residual stream.
-    #[schemars(range(min = 1, max = 65536))]
+    #[schemars(range(min = 1, max = 65_536))]
     pub hidden_size: usize,
     /// Width inside the feed-forward blocks.
-    #[schemars(range(min = 1, max = 1048576))]
+    #[schemars(range(min = 1, max = 1_048_576))]
     pub intermediate_size: usize,
     /// Transformer blocks.
     #[schemars(range(min = 1, max = 1024))]
@@ -45,10 +45,10 @@ pub struct Create {
     #[schemars(range(min = 1, max = 1024))]
     pub kv_heads: usize,
     /// The most tokens that its tokenizer may have.
-    #[schemars(range(min = 1, max = 16777216))]
+    #[schemars(range(min = 1, max = 16_777_216))]
     pub vocab_size: usize,
     /// The longest sequence, in tokens.
-    #[schemars(range(min = 1, max = 16777216))]
+    #[schemars(range(min = 1, max = 16_777_216))]
     pub max_positions: usize,
     /// The output projection is the embedding matrix.
     #[serde(default = "tied")]

@@ -9,6 +9,7 @@
 //! ratio to streaming: reading every input column that the scheme names and writing every output, once. The two are
 //! timed in turn in one process. `queries`, which writes texts, is left out.
 #![allow(clippy::unwrap_used)]
+#![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
 
 #[path = "../tests/it/plugins.rs"]
 #[expect(dead_code, reason = "the tests need more of it")]

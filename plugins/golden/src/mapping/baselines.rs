@@ -21,15 +21,15 @@ fn placement(settings: &mut Settings<'_>) -> Result<&'static str> {
 }
 
 /// verl's leave-one-out, whose two forms differ in a group of one.
-pub fn verl_rloo(singleton: &str) -> Result<Vec<Run>> {
+pub fn verl_rloo(singleton: &str) -> Vec<Run> {
     let rloo = scheme("rloo", json!({"singleton": singleton, "over": "trajectories"}));
-    Ok(vec![Run::new(vec![rloo]).field("row_advantages", Source::RowAdvantages)])
+    vec![Run::new(vec![rloo]).field("row_advantages", Source::RowAdvantages)]
 }
 
 /// verl's baseline that is weighted by length. It has no setting.
-pub fn verl_opo(_settings: &mut Settings<'_>) -> Result<Vec<Run>> {
+pub fn verl_opo() -> Vec<Run> {
     let opo = scheme("grpo", json!({"std": false, "over": "tokens", "singleton": "raw"}));
-    Ok(vec![Run::new(vec![opo]).field("row_advantages", Source::RowAdvantages)])
+    vec![Run::new(vec![opo]).field("row_advantages", Source::RowAdvantages)]
 }
 
 /// verl's generalised advantages, before and after whitening.

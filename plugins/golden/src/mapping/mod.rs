@@ -23,9 +23,9 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
     let name = variant.name.as_str();
     let runs = match (algorithm, variant.provenance.function.as_deref()) {
         ("grpo", Some("compute_grpo_outcome_advantage")) => advantages::verl(&mut settings),
-        ("grpo", Some("compute_opo_outcome_advantage")) => baselines::verl_opo(&mut settings),
-        (_, Some("compute_rloo_outcome_advantage")) => baselines::verl_rloo("raw"),
-        (_, Some("compute_rloo_vectorized_outcome_advantage")) => baselines::verl_rloo("zero"),
+        ("grpo", Some("compute_opo_outcome_advantage")) => Ok(baselines::verl_opo()),
+        (_, Some("compute_rloo_outcome_advantage")) => Ok(baselines::verl_rloo("raw")),
+        (_, Some("compute_rloo_vectorized_outcome_advantage")) => Ok(baselines::verl_rloo("zero")),
         (_, Some("compute_gae_advantage_return")) => baselines::verl_gae(&mut settings),
         (_, Some("compute_reinforce_plus_plus_outcome_advantage")) => baselines::verl_reinforce(&mut settings),
         (_, Some("compute_reinforce_plus_plus_baseline_outcome_advantage")) => {
@@ -39,8 +39,10 @@ pub fn plan(algorithm: &str, variant: &Variant) -> Result<Plan, Inexpressible> {
         ("serl", Some("compute_serl_action_mask_reweighted_advantages + compute_policy_loss")) => {
             hindsight::serl(&mut settings)
         }
-        ("rlsd", Some("compute_serl_action_mask_reweighted_advantages")) => hindsight::rlsd(&mut settings),
-        ("rlsd", Some("RLSDTrainer._generate_and_score_completions")) => hindsight::rlsd(&mut settings),
+        (
+            "rlsd",
+            Some("compute_serl_action_mask_reweighted_advantages" | "RLSDTrainer._generate_and_score_completions"),
+        ) => hindsight::rlsd(&mut settings),
         ("dapo", None) if name == "dynamic_sampling_kept_groups" => selection::dynamic_sampling(&mut settings),
         ("gigpo", Some("episode_norm_reward")) => anchors::gigpo_episodes(&mut settings),
         ("gigpo", Some("compute_gigpo_outcome_advantage" | "compute_gigpo_outcome_advantage(enable_similarity)")) => {

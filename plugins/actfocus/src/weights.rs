@@ -1,5 +1,4 @@
 //! The weight of every token, in a loop over blocks.
-#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
 use accredit_plugin_api::{
     ACTION, THINK,

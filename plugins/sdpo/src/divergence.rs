@@ -57,7 +57,9 @@ impl Divergence {
             // The largest becomes 0, so that a list of unlikely tokens still has a sum.
             for logprobs in [&mut *s, &mut *t] {
                 let largest = logprobs.iter().fold(f64::NEG_INFINITY, |largest, logprob| largest.max(*logprob));
-                logprobs.iter_mut().for_each(|logprob| *logprob -= largest);
+                for logprob in logprobs.iter_mut() {
+                    *logprob -= largest;
+                }
             }
         }
         masses(s, student_mass);
@@ -76,8 +78,10 @@ impl Divergence {
                 for (logprobs, mass) in [(&mut *s, &mut *student_mass), (&mut *t, &mut *teacher_mass)] {
                     let sum = math::sum(mass);
                     let log_sum = sum.ln();
-                    logprobs.iter_mut().for_each(|logprob| *logprob -= log_sum);
-                    mass.iter_mut().for_each(|mass| *mass /= sum);
+                    for (logprob, mass) in logprobs.iter_mut().zip(mass.iter_mut()) {
+                        *logprob -= log_sum;
+                        *mass /= sum;
+                    }
                 }
             }
         }

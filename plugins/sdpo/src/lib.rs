@@ -153,7 +153,7 @@ impl Scheme for Sdpo {
             // Only its queries look at these, and rollouts from a file have their answers already.
             .optional(&[OUTCOME.any(), TRAINED.any(), RESPONSE.any()])
             .optional(&feedback[..usize::from(hindsight.feedback)])
-            .asks(&[TEACHER_LOGPROB.any(), TEACHER_TOP_K_LOGPROB.any()][..1 + usize::from(top_k.is_some())])
+            .asks(&[TEACHER_LOGPROB.any(), TEACHER_TOP_K_LOGPROB.any()][..=usize::from(top_k.is_some())])
             .top_k(top_k.map_or(0, |(_, k)| k))
             .part(part)
     }

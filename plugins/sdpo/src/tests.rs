@@ -200,8 +200,8 @@ fn a_successful_sibling_is_shown_and_nobody_sees_their_own() {
     let title = "A correct solution of this task:\n\n";
     // The first is the shortest; for itself it is the other one.
     assert!(asked[0].1.starts_with(&format!("{title}also right\n\n")), "{}", asked[0].1);
-    for step in 1..4 {
-        assert!(asked[step].1.starts_with(&format!("{title}right\n\n")), "{}", asked[step].1);
+    for (_, added) in &asked[1..] {
+        assert!(added.starts_with(&format!("{title}right\n\n")), "{added}");
     }
     assert_eq!(take_metrics()["context_success"], [(4.0, 1.0)]);
     let kept = scheme(r#"{"remove_thinking": false}"#).queries(&batch).unwrap();

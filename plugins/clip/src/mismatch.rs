@@ -144,7 +144,10 @@ impl Kernel for Factors<'_> {
                     log_weight.fill(shared);
                 }
                 for i in 0..count {
-                    let weight = math::exp(cut(log_weight[i], -LOG_LIMIT, LOG_LIMIT));
+                    weights[i] = math::exp(cut(log_weight[i], -LOG_LIMIT, LOG_LIMIT));
+                }
+                for i in 0..count {
+                    let weight = weights[i];
                     let kept = if weight > high { above } else { weight };
                     let kept = if weight < low { 0.0 } else { kept };
                     changed[i] = if kept == weight { 0.0 } else { 1.0 };

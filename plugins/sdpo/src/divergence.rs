@@ -57,7 +57,7 @@ impl Divergence {
             // The largest becomes 0, so that a list of unlikely tokens still has a sum.
             for logprobs in [&mut *s, &mut *t] {
                 let largest = logprobs.iter().fold(f64::NEG_INFINITY, |largest, logprob| largest.max(*logprob));
-                for logprob in logprobs {
+                for logprob in logprobs.iter_mut() {
                     *logprob -= largest;
                 }
             }
@@ -78,10 +78,8 @@ impl Divergence {
                 for (logprobs, mass) in [(&mut *s, &mut *student_mass), (&mut *t, &mut *teacher_mass)] {
                     let sum = math::sum(mass);
                     let log_sum = sum.ln();
-                    for logprob in logprobs {
+                    for (logprob, mass) in logprobs.iter_mut().zip(mass.iter_mut()) {
                         *logprob -= log_sum;
-                    }
-                    for mass in mass {
                         *mass /= sum;
                     }
                 }

@@ -150,8 +150,8 @@ impl Critic {
             }
         };
         let _no_grad = tch::no_grad_guard();
-        let values = hidden.as_ref().map(|hidden| self.values(&hidden.f_detach()?)).transpose()?;
-        Ok(Values { critic: self, version: self.weights.version(), numbers: values.unwrap_or_default(), hidden })
+        let column = hidden.as_ref().map(|hidden| self.values(&hidden.f_detach()?)).transpose()?;
+        Ok(Values { critic: self, version: self.weights.version(), column: column.unwrap_or_default(), hidden })
     }
 }
 
@@ -160,7 +160,7 @@ impl Critic {
 pub struct Values<'a> {
     critic: &'a Critic,
     version: u64,
-    numbers: Vec<f32>,
+    column: Vec<f32>,
     /// `[N, D]`, with autograd's graph behind it if the trunk is the critic's own; none where no row had a target.
     hidden: Option<Tensor>,
 }
@@ -176,7 +176,7 @@ pub struct TrunkGradient {
 impl Values<'_> {
     /// The value of each target, in the order of the rows.
     pub fn value(&self) -> &[f32] {
-        &self.numbers
+        &self.column
     }
 
     /// Adds the gradient of Σ value × derivative to the critic's: to its head, and to its own trunk. What belongs to the
@@ -185,7 +185,7 @@ impl Values<'_> {
     /// Errors: derivatives of another number or one that is not finite, or weights that changed since the forward pass.
     /// The gradient is then as it was.
     pub fn backward(self, by_value: &[f32]) -> Result<TrunkGradient> {
-        check_column("by_value", by_value, self.numbers.len())?;
+        check_column("by_value", by_value, self.column.len())?;
         let weights = &self.critic.weights;
         if self.version != weights.version() {
             return Err(Error::Stale { what: "forward pass" });

@@ -8,7 +8,7 @@ mod warm_start;
 pub use start::{Options, evaluate_model, plan_text};
 pub use stop::watch_for_stop;
 
-use std::time::Instant;
+use std::{fs::File, time::Instant};
 
 use accredit_core::{
     batch::Batch,
@@ -43,6 +43,8 @@ use crate::{
 pub struct Run {
     config: Config,
     folder: RunFolder,
+    /// Held while this process works in the folder.
+    _lock: File,
     tokenizer: Tokenizer,
     prompter: Prompter,
     collector: Collector,
@@ -64,6 +66,14 @@ impl Run {
     /// Plays, credits and updates until the planned iterations are done, or until the user asks to stop.
     pub fn train(&mut self) -> Result<()> {
         let mut progress = Progress::new("train", self.iteration, self.config.iterations);
+        progress.say(&match self.iteration {
+            0 => format!("run folder {}", self.folder.path().display()),
+            done => format!(
+                "{}: going on after iteration {done} of {}",
+                self.folder.path().display(),
+                self.config.iterations
+            ),
+        });
         let mut before = Metrics::default();
         if self.iteration == 0 && self.config.evaluation.every > 0 {
             before = self.evaluate()?;

@@ -174,9 +174,11 @@ fn list(checkpoints: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in entries {
         let path = entry.with_context(|| format!("cannot read {}", checkpoints.display()))?.path();
-        let whole = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iteration_"));
-        if whole && path.join("progress.json").is_file() {
+        let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iteration_"));
+        if named && path.join("progress.json").is_file() {
             found.push(path);
+        } else if named {
+            tracing::warn!("{} has no progress.json and is passed over", path.display());
         }
     }
     found.sort();

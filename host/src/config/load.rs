@@ -108,12 +108,6 @@ impl Loaded {
                     .note(wanted("`[model]` with a `path`, or `[model.create]`")),
             );
         }
-        if self.config.credit.iter().all(|credit| credit.shadow) {
-            problems.push(
-                problem_at(&self.written, "credit", "there is no scheme that trains".to_owned())
-                    .note(wanted("a `[[credit]]` without `shadow = true`")),
-            );
-        }
         match &self.config.environment {
             Some(environment) if problems.is_empty() => Ok(environment),
             _ => Err(ConfigError::new(problems)),

@@ -49,17 +49,24 @@ pub fn read(path: &Path) -> Result<Vec<Trajectory>, RolloutFileError> {
     let io = |error| RolloutFileError::Io { path: path.to_owned(), error };
     let reader = BufReader::new(File::open(path).map_err(io)?);
     let mut episodes = Vec::new();
-    for (index, line) in reader.lines().enumerate() {
-        let line = line.map_err(io)?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        episodes.push(parse(&line).map_err(|(key, message)| RolloutFileError::Line {
+    for (index, line) in reader.split(b'\n').enumerate() {
+        let bytes = line.map_err(io)?;
+        let refused = |key: String, message: String| RolloutFileError::Line {
             path: path.to_owned(),
             line: index + 1,
             key,
             message,
-        })?);
+        };
+        if index == 0 && bytes.starts_with(&[0x1f, 0x8b]) {
+            return Err(refused(String::new(), "this is a gzip file; unpack it first".to_owned()));
+        }
+        let line =
+            std::str::from_utf8(&bytes).map_err(|_| refused(String::new(), "it is not UTF-8 text".to_owned()))?;
+        let line = if index == 0 { line.trim_start_matches('\u{feff}') } else { line };
+        if line.trim().is_empty() {
+            continue;
+        }
+        episodes.push(parse(line).map_err(|(key, message)| refused(key, message))?);
     }
     if episodes.is_empty() {
         return Err(RolloutFileError::Empty { path: path.to_owned() });
@@ -71,10 +78,24 @@ fn parse(line: &str) -> Result<Trajectory, (String, String)> {
     let mut json = serde_json::Deserializer::from_str(line);
     let parsed = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let key = error.path().to_string();
-        (if key == "." { String::new() } else { key }, error.into_inner().to_string())
+        (if key == "." { String::new() } else { key }, in_words(&error.into_inner(), line))
     })?;
-    json.end().map_err(|error| (String::new(), error.to_string()))?;
+    json.end().map_err(|error| (String::new(), in_words(&error, line)))?;
     Ok(parsed)
+}
+
+/// What is wrong with a line, with its column: the line's number is said elsewhere.
+fn in_words(error: &serde_json::Error, line: &str) -> String {
+    let text = error.to_string();
+    let message = text.split(" at line ").next().unwrap_or_default();
+    let message = message.replace("expected f32", "expected a number").replace("struct ", "");
+    let rest = line.get(error.column().saturating_sub(1)..).unwrap_or_default();
+    let hint = if error.is_syntax() && ["NaN", "Inf", "-Inf"].iter().any(|word| rest.starts_with(word)) {
+        "; JSON has no such number: write null"
+    } else {
+        ""
+    };
+    format!("column {}: {message}{hint}", error.column())
 }
 
 /// Writes trajectories to a file, in place of what was there.
@@ -104,11 +125,11 @@ mod tests {
     fn what_is_wrong_is_named_with_line_and_key() {
         check(
             "{\"group\": \"a\", \"steps\": []}\n{\"group\": \"a\", \"steps\": [{\"reward\": \"x\"}]}\n",
-            "r.jsonl, line 2, `steps[0].reward`: invalid type: string \"x\", expected f32 at line 1 column 39",
+            "r.jsonl, line 2, `steps[0].reward`: column 39: invalid type: string \"x\", expected a number",
         );
-        check("{\"steps\": []}\n", "r.jsonl, line 1: missing field `group` at line 1 column 13");
+        check("{\"steps\": []}\n", "r.jsonl, line 1: column 13: missing field `group`");
         check("\n\n", "r.jsonl: no trajectory in it");
-        check("{\"group\": \"a\", \"steps\": []} x\n", "r.jsonl, line 1: trailing characters at line 1 column 29");
+        check("{\"group\": \"a\", \"steps\": []} x\n", "r.jsonl, line 1: column 29: trailing characters");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! How a run begins: from a configuration, or from a checkpoint. And what runs without training: an evaluation, a plan.
 
 use std::{
+    fs::File,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -9,7 +10,7 @@ use accredit_core::rng::{Purpose, Stream};
 use accredit_environments::{Environment, EnvironmentError, Traits};
 use accredit_plugin_api::Hook;
 use accredit_torch::{Critic, Device, Model, Optimizer, Shape};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::{Run, summary, warm_start};
 use crate::{
@@ -198,7 +199,8 @@ impl Run {
 
         check_memory(loaded, device, signals)?;
         let folder = RunFolder::create(&config.run.folder, &name)?;
-        let set_up = Self::set_up(loaded, &setting, folder.clone(), existing, pipeline, signals, tasks, device);
+        let lock = folder.lock()?;
+        let set_up = Self::set_up(loaded, &setting, folder.clone(), existing, pipeline, signals, tasks, device, lock);
         if set_up.is_err() {
             folder.remove()?;
         }
@@ -216,6 +218,7 @@ impl Run {
         signals: Signals,
         tasks: Tasks,
         device: Device,
+        lock: File,
     ) -> Result<Self> {
         let config = loaded.config.clone();
         std::fs::write(folder.config(), loaded.to_toml())
@@ -254,6 +257,7 @@ impl Run {
             updates: updates.policy,
             config,
             folder,
+            _lock: lock,
             tokenizer,
             prompter,
             tasks,
@@ -275,19 +279,35 @@ impl Run {
     /// Goes on from the newest checkpoint of a run. `sets` change the configuration, such as `iterations=400`.
     pub fn resume(path: &Path, sets: &[String], options: &Options) -> Result<Self> {
         let folder = RunFolder::open(path)?;
+        let lock = folder.lock()?;
+        let before = Loaded::read(&[folder.config()], &[])?.config;
         let loaded = Loaded::read(&[folder.config()], sets)?;
         let config = loaded.config.clone();
+        fixed(&before, &config)?;
         let setting = Setting::of(&loaded)?;
         let mut pipeline = load_pipeline(&loaded, &setting, options)?;
         let signals = Signals::of(&pipeline);
         let device = device_of(&loaded)?;
         let checkpoint = Checkpoint::latest(&folder.checkpoints())?;
+        let iteration = checkpoint.progress.iteration;
+        if config.iterations < iteration {
+            bail!("the run has done {iteration} iterations already, and `iterations` is {}", config.iterations);
+        }
         let tokenizer = Tokenizer::load(&checkpoint.model())?;
         let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
-        let policy = Model::load(&checkpoint.model(), device)?.with_gradients()?;
+        let damaged = || {
+            format!(
+                "a file of the checkpoint in {} is damaged; remove that folder to go on from the one before it",
+                checkpoint.model().parent().unwrap_or(path).display()
+            )
+        };
+        let policy = Model::load(&checkpoint.model(), device).with_context(damaged)?.with_gradients()?;
         let reference = if signals.reference() {
             let model = Model::load(&folder.reference(), device)
-                .context("the run has no reference model: it was started without a scheme that needs one")?;
+                .with_context(|| format!("cannot read the reference model {}", folder.reference().display()))
+                .context(
+                    "a scheme needs the frozen reference, which a run keeps if it was started with such a scheme",
+                )?;
             Some(model)
         } else {
             None
@@ -300,12 +320,14 @@ impl Run {
             .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
             .transpose()?;
         let tasks = Tasks::new(setting.make()?, config.evaluation.seed, held_out_count(&config))?;
-        let iteration = checkpoint.progress.iteration;
+        log::write_to(&folder.log())?;
         if !sets.is_empty() {
+            // What the iterations so far were made with stays on record.
+            folder.keep_config(iteration)?;
             std::fs::write(folder.config(), loaded.to_toml())
                 .with_context(|| format!("cannot write {}", folder.config().display()))?;
+            tracing::info!("from iteration {iteration} on: {}", sets.join(", "));
         }
-        log::write_to(&folder.log())?;
         tracing::info!("going on at iteration {iteration} of {}", config.iterations);
         Ok(Self {
             collector: collector(&config, &setting)?,
@@ -313,6 +335,7 @@ impl Run {
             metrics: MetricsFile::open(&folder.metrics(), iteration)?,
             config,
             folder,
+            _lock: lock,
             tokenizer,
             prompter,
             tasks,
@@ -326,6 +349,21 @@ impl Run {
             iteration,
             update: checkpoint.progress.update,
         })
+    }
+}
+
+/// Refuses changes that a run that goes on cannot make: what its weights and its folder already are.
+fn fixed(before: &Config, now: &Config) -> Result<()> {
+    let changed = [
+        ("model.path", before.model.path != now.model.path),
+        ("model.create", before.model.create != now.model.create),
+        ("warm_start", before.warm_start != now.warm_start),
+        ("run.name", before.run.name != now.run.name),
+        ("run.folder", before.run.folder != now.run.folder),
+    ];
+    match changed.iter().find(|(_, changed)| *changed) {
+        Some((key, _)) => bail!("`{key}` cannot change when a run goes on; start another run for that"),
+        None => Ok(()),
     }
 }
 
@@ -392,6 +430,9 @@ pub fn evaluate_model(loaded: &Loaded, model: &Path) -> Result<Metrics> {
     let config = &loaded.config;
     let setting = Setting::of(loaded)?;
     let device = device_of(loaded)?;
+    if !model.join("config.json").is_file() && model.join("model").is_dir() {
+        bail!("{} is a checkpoint; its model is in {}", model.display(), model.join("model").display());
+    }
     let tokenizer = Tokenizer::load(model)?;
     let policy = Model::load(model, device)?;
     let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
@@ -413,7 +454,7 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
         let names: Vec<&str> = pipeline
             .schemes()
             .filter(|scheme| scheme.needs().hooks.contains(&hook))
-            .map(crate::plugin::Scheme::label)
+            .map(|scheme| if hook == Hook::Objective { scheme.name() } else { scheme.label() })
             .collect();
         if !names.is_empty() {
             text.push_str(&format!("  {:<10} {}\n", hook.name(), names.join(", ")));

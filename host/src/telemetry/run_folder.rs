@@ -1,7 +1,7 @@
 //! The folder of a run: its resolved configuration, versions, metrics, rollouts, checkpoints and log.
 
 use std::{
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
 };
 
@@ -33,6 +33,26 @@ impl RunFolder {
             fs::create_dir_all(&part).with_context(|| format!("cannot make {}", part.display()))?;
         }
         Ok(folder)
+    }
+
+    /// Locks the folder until the file is dropped, so that two processes never work in one run.
+    pub fn lock(&self) -> Result<File> {
+        let path = self.path.join("run.lock");
+        let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
+        match file.try_lock() {
+            Ok(()) => Ok(file),
+            Err(fs::TryLockError::WouldBlock) => bail!("{}: another process works on this run", self.path.display()),
+            Err(fs::TryLockError::Error(error)) => {
+                Err(error).with_context(|| format!("cannot lock {}", path.display()))
+            }
+        }
+    }
+
+    /// Keeps the resolved configuration of the iterations before `iteration` beside the one that is about to be written.
+    pub fn keep_config(&self, iteration: u64) -> Result<()> {
+        let kept = self.path.join(format!("config.until_{iteration:06}.toml"));
+        fs::copy(self.config(), &kept).with_context(|| format!("cannot write {}", kept.display()))?;
+        Ok(())
     }
 
     /// Removes the folder with all that is in it: of a run that has nothing to go on from yet.

@@ -187,7 +187,6 @@ impl<'a> Head<'a> {
 }
 
 /// Derivatives of the loss with respect to the columns, each `[N]`.
-#[expect(clippy::struct_field_names, reason = "each is a derivative by a column")]
 pub(crate) struct ColumnsBack {
     pub(crate) logprob: Tensor,
     /// With respect to the entropy, and the entropy itself.

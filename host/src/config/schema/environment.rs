@@ -15,7 +15,7 @@ pub struct Environment {
     pub threads: usize,
     /// How long one step may take before the episode counts as failed.
     #[serde(default = "timeout_seconds")]
-    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(range(max = 1e9), extend("exclusiveMinimum" = 0))]
     pub timeout_seconds: f64,
     /// The run stops when a larger share of an iteration's episodes has failed.
     #[serde(default = "max_failed_share")]

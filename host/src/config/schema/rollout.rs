@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 #[serde(default, deny_unknown_fields)]
 pub struct Rollout {
     /// Groups per iteration: one task each.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 65_536))]
     pub groups: usize,
     /// Trajectories per group, all from the group's task.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 65_536))]
     pub group_size: usize,
     /// The most steps of an episode.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub max_steps: usize,
     /// What the policy sees of the steps so far.
     pub context: Context,
     /// With `context = "window"`: how many earlier turns a prompt shows.
     pub window: usize,
     /// The sampling temperature; 0 takes the likeliest token.
-    #[schemars(range(min = 0.0))]
+    #[schemars(range(min = 0.0, max = 1000.0))]
     pub temperature: f64,
     /// Nucleus sampling: the smallest set of tokens that has this probability; left out, all tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,7 @@ pub struct Rollout {
     #[schemars(range(min = 1))]
     pub top_k: Option<usize>,
     /// The most tokens of one response.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 16_777_216))]
     pub max_tokens: usize,
     /// The most tokens of a row, prompts included; left out, the model's limit.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -15,7 +15,7 @@ pub struct Run {
     /// The folder in which the run's own folder is made.
     pub folder: PathBuf,
     /// Threads of the model's kernels. Fixed and recorded, since the last bits of a sum depend on it.
-    #[schemars(range(min = 1, max = 1024))]
+    #[schemars(range(min = 1, max = 256))]
     pub threads: usize,
     /// Which rollouts are written to the run folder.
     pub rollouts: KeepRollouts,
@@ -46,10 +46,10 @@ pub struct Evaluation {
     /// Iterations between evaluations; 0 means never.
     pub every: u64,
     /// How many held-out tasks are played, each once.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub tasks: usize,
     /// The sampling temperature; 0 takes the likeliest token.
-    #[schemars(range(min = 0.0))]
+    #[schemars(range(min = 0.0, max = 1000.0))]
     pub temperature: f64,
     /// The seed of the held-out tasks. It does not depend on the run's seed, so runs are compared on the same tasks.
     pub seed: u64,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct WarmStart {
     /// How many episodes of the expert are cloned.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 10_000_000))]
     pub episodes: usize,
     /// The share of the expert's steps in which it acts at random instead.
     #[serde(default)]
@@ -18,7 +18,7 @@ pub struct WarmStart {
     #[schemars(range(min = 1))]
     pub updates: u64,
     /// Rows per optimiser step.
-    #[schemars(range(min = 1))]
+    #[schemars(range(min = 1, max = 1_000_000))]
     pub batch_rows: usize,
     /// The highest learning rate.
     #[schemars(extend("exclusiveMinimum" = 0))]

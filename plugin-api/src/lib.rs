@@ -34,8 +34,11 @@
 //!     fn advantage(&mut self, batch: &Batch<'_>, out: &mut Advantages<'_>, _: &Context) -> Result<()> {
 //!         let outcome = batch.get(OUTCOME)?;
 //!         for group in batch.groups() {
-//!             let sum: f32 = outcome[group.trajectory_range()].iter().sum();
-//!             let mean = sum / group.len() as f32;
+//!             let mut scores = Scores::default();
+//!             for trajectory in group.trajectories() {
+//!                 scores.push(f64::from(outcome[trajectory.index()]), 1);
+//!             }
+//!             let mean = scores.spread().map_or(0.0, |spread| spread.mean as f32);
 //!             for trajectory in group.trajectories() {
 //!                 let advantage = (outcome[trajectory.index()] - mean) * self.0.scale as f32;
 //!                 out.advantage[trajectory.tokens()].fill(advantage);

@@ -226,14 +226,9 @@ fn a_plan_runs_nothing() {
     let bench = Bench::new(CONFIG);
     let output = bench.run(&["plan", "c.toml"]);
     let text = String::from_utf8_lossy(&output.stdout);
-    for part in [
-        "advantage  grpo",
-        "weigh      actfocus",
-        "objective  objective",
-        "ref_energy",
-        "reference: 1",
-        "2 optimiser steps",
-    ] {
+    for part in
+        ["advantage  grpo", "weigh      actfocus", "objective  clip", "ref_energy", "reference: 1", "2 optimiser steps"]
+    {
         assert!(text.contains(part), "`{part}` is not in\n{text}");
     }
     assert!(!bench.folder.path().join("runs").exists());

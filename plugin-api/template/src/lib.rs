@@ -43,8 +43,12 @@ impl Scheme for {{project-name | pascal_case}}Scheme {
     ) -> Result<()> {
         let outcome = batch.get(OUTCOME)?;
         for group in batch.groups() {
-            let outcomes = &outcome[group.trajectory_range()];
-            let mean = outcomes.iter().sum::<f32>() / group.len() as f32;
+            // Sums over sorted scores do not depend on the order of the episodes.
+            let mut scores = Scores::default();
+            for trajectory in group.trajectories() {
+                scores.push(f64::from(outcome[trajectory.index()]), 1);
+            }
+            let mean = scores.spread().map_or(0.0, |spread| spread.mean as f32);
             for trajectory in group.trajectories() {
                 let advantage = (outcome[trajectory.index()] - mean) * self.0.scale as f32;
                 out.advantage[trajectory.tokens()].fill(advantage);

@@ -198,7 +198,7 @@ error: wrong type for `rollout.groups`: found a number with a fraction
   |
 7 | groups = 1.5
   |          ^^^
-  = expected an integer of at least 1
+  = expected an integer of at least 1 and at most 65536
 
 error: wrong type for `rollout.system`: found an array
  --> a.toml:8:10
@@ -212,7 +212,7 @@ error: wrong type for `evaluation.temperature`: found a boolean
    |
 11 | temperature = true
    |               ^^^^
-   = expected a number of at least 0
+   = expected a number of at least 0 and at most 1000
 
 error: wrong type for `credit`: found a table
   --> a.toml:13:1
@@ -313,7 +313,7 @@ error: `rollout.temperature` is out of range: -0.5
   |
 6 | temperature = -0.5
   |               ^^^^
-  = expected a number of at least 0
+  = expected a number of at least 0 and at most 1000
 
 error: `rollout.think_tag` is out of range: ""
  --> a.toml:7:13
@@ -399,7 +399,7 @@ error: `warm_start` lacks `updates`, `batch_rows`
 4 | [warm_start]
   | ^^^^^^^^^^^^
   = expected `updates`, an integer of at least 1
-  = expected `batch_rows`, an integer of at least 1
+  = expected `batch_rows`, an integer of at least 1 and at most 1000000
 
 error: `credit[0]` lacks `plugin`
  --> a.toml:8:1

@@ -34,7 +34,7 @@ use crate::{
         tasks::Tasks,
         tokenizer::Tokenizer,
     },
-    scoring::{self, Answered, Models, Rows, Scorers, Teachers},
+    scoring::{self, Answered, Models, Rows, Scored, Scorers, Teachers},
     telemetry::{Metrics, MetricsFile, Progress, RunFolder, names},
     update::{self, Pace, Updated},
 };
@@ -85,7 +85,7 @@ impl Run {
 
             let mut rollout = self.collect()?;
             clock.lap(&mut metrics, "gen");
-            let (mut batch, rows) = self.score(&rollout.played.episodes, &rollout.roles)?;
+            let (mut batch, rows, scored) = self.score(&rollout.played.episodes, &rollout.roles)?;
             batch.write_back(&mut rollout.played.episodes, &self.signals.names());
             clock.lap(&mut metrics, "score");
             let answered = self.ask(&mut batch, &rollout.played.episodes)?;
@@ -96,6 +96,7 @@ impl Run {
             clock.lap(&mut metrics, "update_actor");
 
             summary::rollout(&mut metrics, &rollout.played);
+            summary::signals(&mut metrics, scored, &batch);
             summary::queries(&mut metrics, answered);
             summary::credit(&mut metrics, &batch, &credit);
             summary::values(&mut metrics, &batch, &credit);
@@ -186,7 +187,7 @@ impl Run {
     }
 
     /// Builds the batch and computes the signals that the schemes read.
-    fn score(&self, episodes: &[Trajectory], roles: &[accredit_core::batch::Role]) -> Result<(Batch, Rows)> {
+    fn score(&self, episodes: &[Trajectory], roles: &[accredit_core::batch::Role]) -> Result<(Batch, Rows, Scored)> {
         let mut batch = Batch::build(episodes, roles, &wanted_texts(&self.pipeline))?;
         self.counters().put_into(&mut batch);
         let rows = Rows::of(&batch, episodes);
@@ -195,7 +196,7 @@ impl Run {
             reference: self.reference.as_ref(),
             critic: self.critic.as_ref().map(Learner::critic),
         };
-        scoring::signals(
+        let scored = scoring::signals(
             &mut batch,
             &rows,
             models,
@@ -203,7 +204,7 @@ impl Run {
             self.temperature(),
             self.config.update.micro_batch_tokens,
         )?;
-        Ok((batch, rows))
+        Ok((batch, rows, scored))
     }
 
     /// Asks the schemes which texts to score, and scores them.

@@ -1,6 +1,11 @@
 //! One scheme with its parameters, as the rest of the host calls it; and what it says when it fails.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use abi_stable::std_types::{RErr, ROk, RStr};
 use accredit_plugin_api::{
@@ -47,6 +52,8 @@ pub struct Scheme {
     needs: Needs,
     /// What it said when it panicked; its state may be anything since.
     panicked: Option<String>,
+    /// Time that its hooks took since it was last asked for.
+    spent: Duration,
 }
 
 impl Scheme {
@@ -95,7 +102,16 @@ impl Scheme {
         };
         let instance = Instance::new(raw);
         let needs = instance.needs().map_err(failed)?;
-        Ok(Self { instance, registration, origin, name: name.to_owned(), label, needs, panicked: None })
+        Ok(Self {
+            instance,
+            registration,
+            origin,
+            name: name.to_owned(),
+            label,
+            needs,
+            panicked: None,
+            spent: Duration::ZERO,
+        })
     }
 
     /// The plugin that it comes from.
@@ -128,7 +144,15 @@ impl Scheme {
         inputs: &'a [RawColumn<'a>],
         outputs: &'a mut [RawColumnMut<'a>],
     ) -> Result<Vec<RawReply>, SchemeError> {
-        self.guarded(During::Hook(hook), |instance| instance.call(hook, inputs, outputs))
+        let start = Instant::now();
+        let result = self.guarded(During::Hook(hook), |instance| instance.call(hook, inputs, outputs));
+        self.spent += start.elapsed();
+        result
+    }
+
+    /// The time that its hooks took since the last call of this.
+    pub fn take_spent(&mut self) -> Duration {
+        std::mem::take(&mut self.spent)
     }
 
     /// State that must survive a resume; empty means none.

@@ -6,12 +6,19 @@ use accredit_core::{
     batch::Batch,
     episode::{Status, TokenKind, Trajectory},
 };
-use accredit_plugin_api::columns::{GROUP_TRAJECTORIES, OLD_LOGPROB, RAW_OUTCOME, SAMPLER_LOGPROB, VALUE};
+use accredit_plugin_api::{
+    ACTION, THINK,
+    columns::{
+        ENTROPY, GROUP_TRAJECTORIES, KIND, OLD_LOGPROB, RAW_OUTCOME, REF_ENERGY, SAMPLER_LOGPROB, STEP_TOKENS,
+        TRAJECTORY_STEPS, VALUE,
+    },
+    host::Data,
+};
 
 use crate::{
     credit::{Credit, Pipeline},
     rollout::collect::Played,
-    scoring::Answered,
+    scoring::{Answered, Scored},
     telemetry::{Metrics, names},
     update::Updated,
 };
@@ -65,6 +72,51 @@ fn responses(episodes: &[Trajectory]) -> (f64, f64) {
         thinking += think;
     }
     (complete as f64 / responses.max(1) as f64, thinking as f64 / tokens.max(1) as f64)
+}
+
+/// Numbers about the signals that were computed.
+pub fn signals(metrics: &mut Metrics, scored: Scored, batch: &Batch) {
+    if scored.reference_tokens > 0 {
+        metrics.put(names::REFERENCE_TOKENS, scored.reference_tokens as f64);
+    }
+    if let Some(entropy) = batch.table.f32(ENTROPY) {
+        metrics.put(names::ENTROPY_MEAN, moments(entropy.iter().map(|entropy| f64::from(*entropy))).0);
+    }
+    if let (Some(energy), Some(outcomes), Some(Data::U8(kinds))) =
+        (batch.table.f32(REF_ENERGY), batch.table.f32(RAW_OUTCOME), batch.table.get(KIND.name()))
+    {
+        for (name, kind) in [("think", Some(THINK)), ("action", Some(ACTION)), ("all", None)] {
+            let correlation = energy_correlation(batch, energy, outcomes, kinds, kind);
+            metrics.put(format!("{}{name}", names::ENERGY_CORRELATION), correlation);
+        }
+    }
+}
+
+/// Spearman's correlation, over groups, of the mean energy of a kind of token with the variance of outcomes.
+fn energy_correlation(batch: &Batch, energy: &[f32], outcomes: &[f32], kinds: &[u8], kind: Option<u8>) -> f64 {
+    let (steps, tokens) = (batch.offsets(TRAJECTORY_STEPS), batch.offsets(STEP_TOKENS));
+    let (mut energies, mut variances) = (Vec::new(), Vec::new());
+    for group in batch.offsets(GROUP_TRAJECTORIES).windows(2) {
+        let (from, to) = (group[0] as usize, group[1] as usize);
+        let range = tokens[steps[from] as usize] as usize..tokens[steps[to] as usize] as usize;
+        let chosen = range.filter(|token| kind.is_none_or(|kind| kinds[*token] == kind));
+        let (mean, _) = moments(chosen.map(|token| f64::from(energy[token])));
+        if !mean.is_nan() {
+            energies.push(mean);
+            variances.push(moments(outcomes[from..to].iter().map(|outcome| f64::from(*outcome))).1);
+        }
+    }
+    if energies.len() < 3 { f64::NAN } else { correlation(&ranks(&energies), &ranks(&variances)) }
+}
+
+/// Ranks from 1; equal numbers share the mean of theirs.
+fn ranks(numbers: &[f64]) -> Vec<f32> {
+    let rank = |number: &f64| {
+        let below = numbers.iter().filter(|other| *other < number).count();
+        let equal = numbers.iter().filter(|other| *other == number).count();
+        below as f32 + (equal as f32 + 1.0) / 2.0
+    };
+    numbers.iter().map(rank).collect()
 }
 
 /// Numbers about what schemes asked to be scored, where something was asked.
@@ -146,6 +198,7 @@ fn correlation(a: &[f32], b: &[f32]) -> f64 {
 pub fn schemes(metrics: &mut Metrics, pipeline: &mut Pipeline) {
     for scheme in pipeline.schemes_mut() {
         let label = scheme.label().to_owned();
+        metrics.put(format!("{}scheme/{label}", names::TIMING), scheme.take_spent().as_secs_f64());
         for (name, value) in scheme.take_metrics() {
             metrics.put(format!("credit/{label}/{name}"), value);
         }
@@ -235,6 +288,33 @@ mod tests {
         let mut metrics = Metrics::default();
         values(&mut metrics, &batch, &credit);
         [names::VALUE_MEAN, names::VALUE_TARGET_MEAN, names::EXPLAINED_VARIANCE].map(|name| metrics.get(name))
+    }
+
+    #[test]
+    fn energies_are_ranked_against_the_variance_of_outcomes_by_kind() {
+        // Outcomes of two trajectories in each of three groups: variances 0, 0.25 and 1.
+        let outcomes = [[1.0, 1.0], [0.0, 1.0], [0.0, 2.0]];
+        let episodes: Vec<Trajectory> = (0..6)
+            .map(|index| {
+                let kind = vec![TokenKind::Think, TokenKind::Action];
+                let tokens = Tokens { kind, ..Tokens::default() };
+                let reward = Some(outcomes[index / 2][index % 2]);
+                let steps = vec![Step { reward, tokens, ..Step::default() }];
+                Trajectory { group: format!("g{}", index / 2), steps, ..Trajectory::default() }
+            })
+            .collect();
+        let mut batch = Batch::build(&episodes, &[], &[]).unwrap();
+        // Thinking has less energy where outcomes vary, acting more, and together they are the same everywhere.
+        let energy = |group: usize| [9.0 - group as f32, group as f32];
+        batch.put_tokens(REF_ENERGY.name(), (0..6).flat_map(|index| energy(index / 2)).collect());
+        let mut metrics = Metrics::default();
+        signals(&mut metrics, Scored { reference_tokens: 12 }, &batch);
+        let found = |name: &str| metrics.get(&format!("{}{name}", names::ENERGY_CORRELATION));
+        assert!((found("think").unwrap() + 1.0).abs() < 1e-6);
+        assert!((found("action").unwrap() - 1.0).abs() < 1e-6);
+        assert_eq!(found("all"), None);
+        assert_eq!(metrics.get(names::REFERENCE_TOKENS), Some(12.0));
+        assert_eq!(ranks(&[0.5, 2.0, 0.5]), [1.5, 3.0, 1.5]);
     }
 
     #[test]

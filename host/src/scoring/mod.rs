@@ -25,7 +25,14 @@ pub struct Models<'a> {
     pub critic: Option<&'a Critic>,
 }
 
-/// Puts the signals that the schemes read into the batch.
+/// What the signals cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Scored {
+    /// Tokens that went through the reference, prompts included, each as often as it did.
+    pub reference_tokens: usize,
+}
+
+/// Puts the signals that the schemes read into the batch, each computed once however many schemes read it.
 pub fn signals(
     batch: &mut Batch,
     rows: &Rows,
@@ -33,7 +40,8 @@ pub fn signals(
     signals: Signals,
     temperature: f32,
     tokens_per_pass: usize,
-) -> Result<(), Error> {
+) -> Result<Scored, Error> {
+    let mut scored = Scored::default();
     let all = rows.all();
     let wanted = Wanted { logprob: signals.old_logprob, entropy: signals.entropy, energy: false };
     let scores = match models.critic.filter(|_| signals.value) {
@@ -54,6 +62,7 @@ pub fn signals(
     if let Some(reference) = models.reference.filter(|_| signals.reference()) {
         let wanted = Wanted { logprob: signals.ref_logprob, entropy: false, energy: signals.ref_energy };
         let scores = reference.score(&all, wanted, temperature, tokens_per_pass)?;
+        scored.reference_tokens += rows.token_count();
         if signals.ref_logprob {
             batch.put_tokens(REF_LOGPROB.name(), scores.logprob);
         }
@@ -61,5 +70,5 @@ pub fn signals(
             batch.put_tokens(REF_ENERGY.name(), scores.energy);
         }
     }
-    Ok(())
+    Ok(scored)
 }

@@ -26,6 +26,14 @@ pub const COMPLETE: &str = "response/complete_ratio";
 pub const THINK_SHARE: &str = "response/think_token_ratio";
 /// Mean absolute difference of a token's log-probability between the sampler and the training kernels.
 pub const MISMATCH: &str = "rollout/logprob_diff/mean";
+/// Tokens that went through the frozen reference, prompts included; not there without one.
+pub const REFERENCE_TOKENS: &str = "reference/tokens";
+/// Mean entropy of the sampling distribution over response tokens, where something reads it.
+pub const ENTROPY_MEAN: &str = "actor/entropy";
+/// Prefix of rank correlations over the iteration's groups: mean energy of the reference against the variance of
+/// outcomes, for think, action and all tokens; where something reads energies. A group in which all tokens of a kind are
+/// missing takes no part; null with fewer than three groups or where one side does not vary.
+pub const ENERGY_CORRELATION: &str = "reference/energy_variance_spearman/";
 /// Texts that schemes asked to be scored and that were.
 pub const QUERIES: &str = "queries/scored";
 /// Texts that were not scored because their row is longer than the model can read.

@@ -295,3 +295,21 @@ fn a_run_is_not_overwritten() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("is no run folder"));
     assert!(!Path::new("nowhere").exists());
 }
+
+#[test]
+fn a_signal_is_computed_once_however_many_schemes_read_it_and_never_for_none() {
+    let bench = Bench::new(CONFIG);
+    let tokens = |run: &str, credit: &str| {
+        let set = format!("credit=[{{plugin=\"grpo\"}}{credit}]");
+        let no_kl = "objective.params={kl=\"none\", kl_coef=0.0}";
+        bench.run(&["train", "c.toml", "--run-name", run, "--set", "iterations=1", "--set", &set, "--set", no_kl]);
+        let text = fs::read_to_string(bench.path(run).join("metrics.jsonl")).unwrap();
+        let line: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+        (line["reference/tokens"].as_f64(), bench.path(run).join("reference").exists())
+    };
+    let scheme = |name: &str| format!(", {{plugin=\"actfocus\", name=\"{name}\"}}");
+    let once = tokens("once", &scheme("a"));
+    assert!(once.0 > Some(0.0) && once.1);
+    assert_eq!(tokens("three", &[scheme("a"), scheme("b"), scheme("c")].concat()), once);
+    assert_eq!(tokens("none", ""), (None, false));
+}

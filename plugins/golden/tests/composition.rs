@@ -11,7 +11,7 @@ use std::path::Path;
 use accredit::{
     config::Loaded,
     credit::{
-        Counters, Supply,
+        Counters, Pipeline, Supply,
         offline::{Scored, score},
         plan,
     },
@@ -128,16 +128,20 @@ fn search() -> SearchPath {
     SearchPath::of_folders([plugins::target_folder().join(profile)])
 }
 
-fn compute(search: &SearchPath, credit: &[&str], objective: &str, layout: Layout) -> Scored {
+fn load(search: &SearchPath, credit: &[&str], objective: &str) -> Pipeline {
     let entries: String = credit.iter().map(|entry| format!("[[credit]]\n{entry}\n")).collect();
     let text = format!("{entries}[objective]\n{objective}\n");
-    let run = || -> Result<Scored, Box<dyn std::error::Error>> {
-        let loaded = Loaded::from_text(Path::new("cell.toml"), text.clone())?;
-        let mut pipeline = plan::load(&loaded, search, &Supply::rollouts(), Services::default())?;
-        let counters = Counters { iterations: 100, updates: 100, ..Counters::default() };
-        Ok(score(&mut pipeline, &rollouts(layout), counters)?)
-    };
-    run().unwrap_or_else(|error| panic!("{text}\n{error}"))
+    let loaded = Loaded::from_text(Path::new("cell.toml"), text.clone()).unwrap_or_else(|e| panic!("{text}\n{e}"));
+    plan::load(&loaded, search, &Supply::rollouts(), Services::default()).unwrap_or_else(|e| panic!("{text}\n{e}"))
+}
+
+fn compute_with(pipeline: &mut Pipeline, layout: Layout) -> Scored {
+    let counters = Counters { iterations: 100, updates: 100, ..Counters::default() };
+    score(pipeline, &rollouts(layout), counters).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn compute(search: &SearchPath, credit: &[&str], objective: &str, layout: Layout) -> Scored {
+    compute_with(&mut load(search, credit, objective), layout)
 }
 
 fn close(a: &[f32], b: &[f32]) -> bool {
@@ -147,12 +151,16 @@ fn close(a: &[f32], b: &[f32]) -> bool {
 #[test]
 fn every_cell_gives_finite_credit_and_a_gradient() {
     let search = search();
-    for layout in [Layout::Trajectory, Layout::Step] {
-        for estimator in ESTIMATORS {
-            for weighting in WEIGHTINGS {
-                for objective in OBJECTIVES {
-                    let schemes: Vec<&str> = [estimator].into_iter().chain(weighting.iter().copied()).collect();
-                    let scored = compute(&search, &schemes, objective, layout);
+    // Loading takes longer than computing: each library's scheme is made once and goes from cell to cell.
+    let mut objectives = OBJECTIVES.map(|objective| load(&search, &[ESTIMATORS[0]], objective).objective);
+    for estimator in ESTIMATORS {
+        for weighting in WEIGHTINGS {
+            let schemes: Vec<&str> = [estimator].into_iter().chain(weighting.iter().copied()).collect();
+            let mut pipeline = load(&search, &schemes, OBJECTIVES[0]);
+            for (objective, scheme) in OBJECTIVES.iter().zip(&mut objectives) {
+                std::mem::swap(&mut pipeline.objective, scheme);
+                for layout in [Layout::Trajectory, Layout::Step] {
+                    let scored = compute_with(&mut pipeline, layout);
                     let (_, evaluated) = scored.objective.as_ref().unwrap();
                     let cell = format!("{schemes:?} {objective} {layout:?}");
                     assert!(evaluated.loss.is_finite(), "{cell}");
@@ -160,6 +168,7 @@ fn every_cell_gives_finite_credit_and_a_gradient() {
                     assert!(evaluated.d_logprob.iter().any(|d| *d != 0.0), "{cell}");
                     assert!(scored.credit.weight.iter().all(|weight| *weight > 0.0), "{cell}");
                 }
+                std::mem::swap(&mut pipeline.objective, scheme);
             }
         }
     }

@@ -114,7 +114,7 @@ fn ranks(numbers: &[f64]) -> Vec<f32> {
     let rank = |number: &f64| {
         let below = numbers.iter().filter(|other| *other < number).count();
         let equal = numbers.iter().filter(|other| *other == number).count();
-        below as f32 + (equal as f32 + 1.0) / 2.0
+        below as f32 + f32::midpoint(equal as f32, 1.0)
     };
     numbers.iter().map(rank).collect()
 }

@@ -26,10 +26,11 @@ use std::{
 use accredit::plugin::{Library, Scheme, SearchPath, Services};
 use accredit_plugin_api::{
     Denominators, Hook, Layout, Level,
+    abi::DType,
     columns::{
-        ADVANTAGE, ALL, D_ENTROPY, D_LOGPROB, D_VALUE, DECISION, KIND, LOSS, NEXT_STATE, OUTCOME, RAW_OUTCOME,
-        RAW_REWARD, REWARD, SAMPLE_MORE, STATE, STATUS, SUCCESS, TERMINAL, TOKEN_REWARD, TRAJECTORY_STEPS,
-        VALID_ACTION, VALUE_TARGET, WEIGHT,
+        ADVANTAGE, ALL, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, KIND, LOSS, NEXT_STATE, OUTCOME,
+        PART_ROWS, PART_STEPS, PART_TOKENS, RAW_OUTCOME, RAW_REWARD, REWARD, SAMPLE_MORE, STATE, STATUS, SUCCESS,
+        TERMINAL, TOKEN_REWARD, TRAJECTORY_STEPS, VALID_ACTION, VALUE_TARGET, WEIGHT,
     },
     host::{Data, Table},
     testing::TestBatch,
@@ -139,7 +140,7 @@ impl Case {
                 Level::Token => tokens,
                 _ => continue,
             };
-            if column.dtype == accredit_plugin_api::abi::DType::F32 && table.get(column.name).is_none() {
+            if column.dtype == DType::F32 && table.get(column.name).is_none() {
                 table.set(column.name, (0..count).map(|_| -2.0 * uniform()).collect::<Vec<f32>>());
             }
         }
@@ -175,7 +176,7 @@ impl Case {
     }
 
     /// What a hook writes, as the host hands it over.
-    fn outputs(&self, hook: Hook, value_target: bool) -> Table {
+    fn outputs(&self, hook: Hook, value_target: bool, top_k: usize) -> Table {
         let mut outputs = Table::default();
         let kept = |outputs: &mut Table, name: &'static str| {
             outputs.set(name, self.table.get(name).unwrap().clone());
@@ -206,16 +207,43 @@ impl Case {
                 for column in [D_LOGPROB, D_ENTROPY, D_VALUE] {
                     outputs.put(column, vec![0.0; self.tokens]);
                 }
+                if top_k > 0 {
+                    outputs.put(D_TOP_K_LOGPROB, vec![0.0; top_k * self.tokens]);
+                }
             }
             Hook::Queries => {}
         }
         outputs
     }
 
+    /// Columns that only some schemes read: counts of a part of the tokens, lists of the likeliest ones, and the results
+    /// of their own queries.
+    fn add_what_is_missing(&self, given: &mut Table, scheme: &Scheme) {
+        let k = scheme.needs().top_k as usize;
+        if scheme.needs().part.is_some() {
+            for column in [PART_TOKENS, PART_STEPS, PART_ROWS] {
+                given.put(column, vec![self.tokens as f64]);
+            }
+        }
+        for read in &scheme.needs().reads {
+            if given.get(&read.name).is_some() {
+                continue;
+            }
+            let column = ALL.iter().find(|column| column.name == read.name);
+            match column.map(|column| (column.level, column.dtype)) {
+                Some((Level::Batch, DType::U32)) => given.set(read.name.clone(), vec![k as u32]),
+                Some((Level::TopK, DType::U32)) => given.set(read.name.clone(), vec![1_u32; k * self.tokens]),
+                Some((Level::TopK, _)) => given.set(read.name.clone(), vec![-5.0_f32; k * self.tokens]),
+                None => given.set(read.name.clone(), vec![-1.0_f32; self.tokens]),
+                Some(_) => {}
+            }
+        }
+    }
+
     fn time(&self, scheme: &mut Scheme, hook: Hook) -> Result<Timed, String> {
         let mut raw = Vec::new();
         // Outputs that are changed in place are no inputs of the batch at the same time.
-        let mut outputs = self.outputs(hook, scheme.needs().value_target);
+        let mut outputs = self.outputs(hook, scheme.needs().value_target, scheme.needs().top_k as usize);
         let inputs: Vec<(String, Data)> = self
             .table
             .iter()
@@ -226,6 +254,7 @@ impl Case {
         for (name, data) in inputs {
             given.set(name, data);
         }
+        self.add_what_is_missing(&mut given, scheme);
         given.raw(&mut raw);
         let read: Vec<&Data> = scheme
             .needs()

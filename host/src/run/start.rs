@@ -201,8 +201,11 @@ impl Run {
         let folder = RunFolder::create(&config.run.folder, &name)?;
         let lock = folder.lock()?;
         let set_up = Self::set_up(loaded, &setting, folder.clone(), existing, pipeline, signals, tasks, device, lock);
-        if set_up.is_err() {
-            folder.remove()?;
+        if set_up.is_err()
+            && let Err(error) = folder.remove()
+        {
+            // What failed first is what the user is told as the error.
+            tracing::warn!("{error:#}");
         }
         set_up
     }
@@ -319,7 +322,10 @@ impl Run {
             .critic
             .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
             .transpose()?;
+        let teachers = Teachers::load(&checkpoint.teachers(), device)?;
         let tasks = Tasks::new(setting.make()?, config.evaluation.seed, held_out_count(&config))?;
+        let collector = collector(&config, &setting)?;
+        // Everything is read: from here on the folder is written.
         log::write_to(&folder.log())?;
         if !sets.is_empty() {
             // What the iterations so far were made with stays on record.
@@ -330,7 +336,7 @@ impl Run {
         }
         tracing::info!("going on at iteration {iteration} of {}", config.iterations);
         Ok(Self {
-            collector: collector(&config, &setting)?,
+            collector,
             updates: updates.policy,
             metrics: MetricsFile::open(&folder.metrics(), iteration)?,
             config,
@@ -341,7 +347,7 @@ impl Run {
             tasks,
             policy,
             reference,
-            teachers: Teachers::load(&checkpoint.teachers(), device)?,
+            teachers,
             critic,
             optimizer,
             pipeline,

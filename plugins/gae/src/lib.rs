@@ -103,14 +103,9 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod returns;
-#[path = "../../normalize/src/whiten.rs"]
-mod whiten;
-
 use accredit_plugin_api::prelude::*;
-
-use crate::{
-    returns::{Returns, Reward, Within, outcomes},
+use accredit_steps::{
+    tokens::{Returns, Reward, Within, outcomes},
     whiten::{Whitening, spread},
 };
 

@@ -80,13 +80,10 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod whiten;
-
 use std::ops::Range;
 
 use accredit_plugin_api::prelude::*;
-
-use crate::whiten::{Whitening, spread};
+use accredit_steps::whiten::{Whitening, spread};
 
 choices! {
     /// What has mean 0 and deviation 1 afterwards.

@@ -1,5 +1,6 @@
-//! What the schemes that give credit by step have in common: returns of steps, steps put together by state, scores
-//! against their mean, and numbers about the advantages that come out.
+//! What several schemes have in common. By step: returns of steps, steps put together by state, scores against their
+//! mean, and numbers about the advantages that come out. By token: the recursion over [`tokens`], and how numbers are
+//! [whitened](whiten).
 //!
 //! A step counts in a statistic if it has a response token. Sums over several steps run over sorted numbers in 64 bits,
 //! so that no result depends, in any bit, on the order of trajectories or groups.
@@ -12,6 +13,8 @@ mod returns;
 mod sum;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod tokens;
+pub mod whiten;
 mod write;
 
 pub use cells::{Cells, Member};

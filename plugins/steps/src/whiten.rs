@@ -1,5 +1,4 @@
 //! Mean and deviation over tokens, linear in their number and the same in every bit for every order of trajectories.
-//! `gae` and `reinforce` whiten with this file too.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
 //! Where rewards stand among the tokens, and the recursion over tokens from the end of a sequence to its beginning.
-//! `reinforce` is this recursion without a critic, and uses this file too.
+//! Generalised advantages are it with a critic, and discounted returns without one.
 
 use accredit_plugin_api::prelude::*;
 

@@ -84,4 +84,7 @@ pub struct Traits {
     pub expert: bool,
     /// Every task has a known answer.
     pub answers: bool,
+    /// How many tasks there are, where they are finite: the seeds below this number give each of them once, and larger
+    /// ones begin again. None where every seed may give another task.
+    pub tasks: Option<u64>,
 }

@@ -88,6 +88,7 @@ impl Default for Settings {
 
 impl registry::Settings for Settings {
     const NAME: &'static str = "frozen-lake";
+    const SUMMARY: &'static str = "Walk over ice to the goal without falling into a hole.";
 
     fn check(&self) -> Result<(), EnvironmentError> {
         let probability = |value: f64| (0.0..=1.0).contains(&value);
@@ -121,7 +122,7 @@ impl registry::Settings for Settings {
     }
 
     fn traits(&self) -> Traits {
-        Traits { states: true, expert: true, answers: false }
+        Traits { states: true, expert: true, ..Traits::default() }
     }
 
     fn build(self) -> Result<Box<dyn Environment>, EnvironmentError> {

@@ -18,4 +18,4 @@ mod registry;
 pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};
 pub use error::EnvironmentError;
 pub use pool::{Failure, FailureKind, Pool, Request};
-pub use registry::{make, names, schema, traits};
+pub use registry::{make, names, schema, summary, traits};

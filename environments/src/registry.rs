@@ -15,6 +15,8 @@ const ENVIRONMENTS: &[Entry] = &[entry::<frozen_lake::Settings>()];
 pub(crate) trait Settings: DeserializeOwned + JsonSchema + 'static {
     /// The environment's name in configurations.
     const NAME: &'static str;
+    /// What it is, in one line.
+    const SUMMARY: &'static str;
 
     /// Refuses values that no environment can be made of, with the key that is to blame.
     fn check(&self) -> Result<(), EnvironmentError>;
@@ -37,6 +39,7 @@ type Made = Result<Box<dyn Environment>, EnvironmentError>;
 
 struct Entry {
     name: &'static str,
+    summary: &'static str,
     traits: fn(&Map<String, Value>) -> Result<Traits, EnvironmentError>,
     make: fn(&Map<String, Value>) -> Made,
     schema: fn() -> Value,
@@ -45,6 +48,7 @@ struct Entry {
 const fn entry<S: Settings>() -> Entry {
     Entry {
         name: S::NAME,
+        summary: S::SUMMARY,
         traits: |settings| Ok(read::<S>(settings)?.traits()),
         make: |settings| read::<S>(settings)?.build(),
         schema: || schemars::schema_for!(S).to_value(),
@@ -83,6 +87,11 @@ pub fn traits(name: &str, settings: &Value) -> Result<Traits, EnvironmentError> 
 /// Makes an environment. `settings` is its table without the key `name`; keys that are left out have their defaults.
 pub fn make(name: &str, settings: &Map<String, Value>) -> Made {
     (find(name)?.make)(settings)
+}
+
+/// What an environment is, in one line.
+pub fn summary(name: &str) -> Result<&'static str, EnvironmentError> {
+    Ok(find(name)?.summary)
 }
 
 /// The JSON schema of an environment's settings.

@@ -180,7 +180,7 @@ fn settings_that_do_not_fit_are_named() {
     check(json!({ "min_distance": 7 }), "min_distance", "must be 1 to 6 for maps of size 4, not 7");
     check(json!({ "max_actions_per_turn": 0 }), "max_actions_per_turn", "must be at least 1");
     check(json!({ "expert_horizon": 0 }), "expert_horizon", "must be 1 to 1000, not 0");
-    let expected = Traits { states: true, expert: true, answers: false };
+    let expected = Traits { states: true, expert: true, ..Traits::default() };
     assert_eq!(traits("frozen-lake", &json!({ "size": 8, "success_rate": 1 })).unwrap(), expected);
 }
 

@@ -8,6 +8,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod alfworld;
 mod environment;
 mod error;
 mod frozen_lake;

@@ -8,6 +8,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod action_list;
 mod environment;
 mod error;
 mod frozen_lake;
@@ -16,6 +17,7 @@ mod numpy_random;
 mod pool;
 mod python_random;
 mod registry;
+mod sokoban;
 pub mod traces;
 
 pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};

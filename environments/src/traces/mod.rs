@@ -6,6 +6,7 @@
 
 mod frozen_lake;
 mod ragen;
+mod sokoban;
 
 use std::fs;
 use std::io::{self, Read};
@@ -17,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::EnvironmentError;
 
 /// Every format that there is.
-const FORMATS: &[Format] = &[frozen_lake::FORMAT];
+const FORMATS: &[Format] = &[frozen_lake::FORMAT, sokoban::FORMAT];
 
 /// A kind of trace.
 struct Format {
@@ -77,6 +78,19 @@ pub enum TraceError {
         /// What the environment gives.
         found: String,
     },
+}
+
+impl TraceError {
+    /// The line of the file that is wrong, from 1; 0 if it is the file as a whole.
+    fn line(&self) -> usize {
+        match self {
+            Self::Unreadable(_) | Self::Empty | Self::Unknown => 0,
+            Self::NotAnObject { line, .. }
+            | Self::Field { line, .. }
+            | Self::Environment { line, .. }
+            | Self::Differs { line, .. } => *line,
+        }
+    }
 }
 
 /// The traces of a folder: its files that end in `.jsonl` or `.jsonl.gz`, in the order of their names.

@@ -16,8 +16,8 @@ pub(super) trait Game {
     /// The action of a line, as the environment takes it.
     fn action(line: &Line) -> Result<String, TraceError>;
 
-    /// Compares what only this game records at a reset.
-    fn compare_reset(_reset: &Line, _environment: &dyn Environment) -> Result<(), TraceError> {
+    /// Compares what only this game records at a reset. The environment may be played for that; it is reset again.
+    fn compare_reset(_reset: &Line, _environment: &mut dyn Environment) -> Result<(), TraceError> {
         Ok(())
     }
 }
@@ -32,9 +32,11 @@ pub(super) fn play<G: Game>(game: &G, trace: &Trace) -> Result<(), TraceError> {
                 _ => Map::new(),
             };
             let mut environment = line.place(crate::make(G::NAME, &settings))?;
-            let turn = line.place(environment.reset(line.whole("seed")?))?;
+            let seed = line.whole("seed")?;
+            let turn = line.place(environment.reset(seed))?;
             line.compare("obs", turn.observation)?;
-            G::compare_reset(line, environment.as_ref())?;
+            G::compare_reset(line, environment.as_mut())?;
+            let turn = line.place(environment.reset(seed))?;
             episode = Some((environment, turn.state));
             continue;
         }

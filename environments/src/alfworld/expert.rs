@@ -175,8 +175,11 @@ fn destination(game: &Game, state: &State, knowledge: &Knowledge, object: usize)
         game.targets.iter().filter(inside).count()
     };
     let fitting = game.destinations.iter().copied().filter(|receptacle| game.can_contain(*receptacle, object));
-    let most = fitting.clone().map(there).max()?;
-    nearest(game, state, fitting.filter(|receptacle| there(*receptacle) == most))
+    match fitting.clone().map(there).max()? {
+        0 => nearest(game, state, fitting),
+        // Not the nearest one: with one of two in each of two receptacles, that would change with every walk.
+        most => fitting.clone().find(|receptacle| there(*receptacle) == most),
+    }
 }
 
 /// The receptacle that is here, or else the first in the list.

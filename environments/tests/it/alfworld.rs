@@ -151,7 +151,8 @@ fn only_the_task_types_that_were_asked_for_are_played() {
 
 #[test]
 fn an_episode_in_its_own_words() {
-    let settings = json!({ "house": "small", "commands": "hidden", "success_reward": 10.0 });
+    let types = ["pick_heat_then_place_in_recep"];
+    let settings = json!({ "house": "small", "commands": "hidden", "success_reward": 10.0, "task_types": types });
     let mut environment = house(&settings);
     let mut text = vec![environment.instructions(), environment.reset(4).unwrap().observation];
     text.push(format!("[{}]", environment.task().text));

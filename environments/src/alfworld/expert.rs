@@ -135,7 +135,7 @@ pub(super) fn think(game: &Game, state: &State, aim: Aim) -> String {
             };
             format!("no {sought} known; {there} not searched")
         }
-        Aim::Fetch(fetched, _) => format!("{} is in {there}", object(fetched)),
+        Aim::Fetch(fetched, _) => format!("{} is at {there}", object(fetched)),
         Aim::Treat(treated, receptacle) => {
             let treatment = game.receptacles[receptacle].treats;
             let (word, verb) = treatment.map_or(("", ""), |treatment| (treatment.adjective(), treatment.verb()));

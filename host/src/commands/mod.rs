@@ -5,6 +5,8 @@ mod config;
 mod credit;
 mod plugin;
 #[cfg(feature = "torch")]
+mod study;
+#[cfg(feature = "torch")]
 mod train;
 
 use std::{
@@ -48,6 +50,9 @@ enum Command {
     /// Show what a run would do: hooks, signals, passes over the model, memory
     #[cfg(feature = "torch")]
     Plan(train::Plan),
+    /// Run configurations with several seeds, side by side, and report what came out
+    #[cfg(feature = "torch")]
+    Study(study::Study),
     #[cfg(not(feature = "torch"))]
     #[command(flatten)]
     Absent(Absent),
@@ -71,7 +76,7 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum Absent {
     /// Not in this program: it was built without libtorch
-    #[command(aliases = ["resume", "eval", "plan"], disable_help_flag = true)]
+    #[command(aliases = ["resume", "eval", "plan", "study"], disable_help_flag = true)]
     Train {
         /// Whatever the command would have been given
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
@@ -132,10 +137,12 @@ fn run(command: Command) -> Result<()> {
         Command::Eval(eval) => eval.run(),
         #[cfg(feature = "torch")]
         Command::Plan(plan) => plan.run(),
+        #[cfg(feature = "torch")]
+        Command::Study(study) => study.run(),
         #[cfg(not(feature = "torch"))]
         Command::Absent(Absent::Train { .. }) => {
             anyhow::bail!(
-                "train, resume, eval and plan need libtorch, which this program was built without; \
+                "train, resume, eval, plan and study need libtorch, which this program was built without; \
                  `cargo xtask quickstart` fetches it and builds the rest"
             )
         }

@@ -70,6 +70,21 @@ impl Node {
         }
     }
 
+    /// The same, to change it.
+    pub(super) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        match &mut self.content {
+            Content::Table(entries) => entries.iter_mut().find(|(name, _)| name == key).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+
+    /// Takes a key out of a table, if it is one and has it.
+    pub(super) fn remove(&mut self, key: &str) {
+        if let Content::Table(entries) = &mut self.content {
+            entries.retain(|(name, _)| name != key);
+        }
+    }
+
     /// The node at the end of a path, if there is one. In arrays, a key is the name or number of an entry.
     pub(super) fn find(&self, path: &Path) -> Option<&Node> {
         path.0.iter().try_fold(self, |node, segment| match (&node.content, segment) {

@@ -28,6 +28,8 @@ pub fn rollout(metrics: &mut Metrics, played: &Played) {
     let episodes: Vec<&Trajectory> = played.episodes.iter().filter(|e| e.status != Status::Failed).collect();
     let count = episodes.len().max(1) as f64;
     let steps: usize = episodes.iter().map(|episode| episode.steps.len()).sum();
+    metrics.put(names::EPISODES, episodes.len() as f64);
+    metrics.put(names::SAMPLED_TOKENS, played.sampled_tokens as f64);
     metrics.put(names::REWARD, episodes.iter().map(|episode| reward_of(episode)).sum::<f64>() / count);
     metrics.put(names::SUCCESS, share(&episodes, |episode| episode.success == Some(true)));
     metrics.put(names::STEPS, steps as f64 / count);

@@ -2,6 +2,8 @@
 
 /// Mean undiscounted reward of the iteration's episodes, before `shape`; each episode counts once.
 pub const REWARD: &str = "episode/reward/mean";
+/// Episodes that were played, failed ones left out.
+pub const EPISODES: &str = "episode/count";
 /// Share of the iteration's episodes that solved their task; each episode counts once.
 pub const SUCCESS: &str = "episode/success_rate";
 /// Mean number of steps of an episode.
@@ -16,6 +18,8 @@ pub const TRUNCATED: &str = "episode/truncated_ratio";
 pub const GROUPS_WITHOUT_SPREAD: &str = "episode/groups_without_spread";
 /// Trajectories that were left out before credit: failed, unscored, empty or dropped.
 pub const LEFT_OUT: &str = "episode/left_out";
+/// Tokens that were sampled.
+pub const SAMPLED_TOKENS: &str = "rollout/sampled_tokens";
 /// Mean number of tokens of a response.
 pub const RESPONSE_LENGTH: &str = "response_length/mean";
 /// Share of responses that the limit of tokens cut.

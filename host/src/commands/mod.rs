@@ -3,6 +3,7 @@
 mod colour;
 mod config;
 mod credit;
+mod environment;
 mod plugin;
 #[cfg(feature = "torch")]
 mod study;
@@ -58,6 +59,9 @@ enum Command {
     Absent(Absent),
     /// Compute the credit of rollouts that were read from a file
     Credit(credit::Credit),
+    /// List, describe, play and time environments
+    #[command(subcommand)]
+    Env(environment::Env),
     /// List, inspect and make plugins
     #[command(subcommand)]
     Plugin(plugin::Plugin),
@@ -147,6 +151,7 @@ fn run(command: Command) -> Result<()> {
             )
         }
         Command::Credit(credit) => credit.run(),
+        Command::Env(env) => env.run(),
         Command::Plugin(plugin) => plugin.run(),
         Command::Config(config) => config.run(),
         Command::Completions { shell } => {

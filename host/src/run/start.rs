@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use super::{Run, summary, warm_start};
 use crate::{
     checkpoint::{self, Checkpoint},
-    config::{Config, ConfigError, CriticTrunk, Loaded, Parameters},
+    config::{Config, ConfigError, CriticTrunk, Loaded, Parameters, StateKey},
     credit::{
         Pipeline, Supply,
         plan::{self, Gives, Signals},
@@ -97,7 +97,8 @@ impl Setting {
 fn load_pipeline(loaded: &Loaded, setting: &Setting, options: &Options) -> Result<Pipeline> {
     let config = &loaded.config;
     let search = SearchPath::new(options.plugin_path.iter().chain(&config.plugins.path).cloned());
-    let gives = Gives { states: setting.traits.states, answers: setting.traits.answers };
+    let keyed = config.rollout.state_key == StateKey::Observation;
+    let gives = Gives { states: setting.traits.states || keyed, answers: setting.traits.answers };
     let supply = Supply::playing(gives, config.rollout.group_size);
     let services = Services { threads: config.run.threads as u32 };
     Ok(plan::load(loaded, &search, &supply, services)?)

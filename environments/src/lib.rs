@@ -18,6 +18,7 @@ mod pool;
 mod python_random;
 mod registry;
 mod sokoban;
+mod sudoku;
 pub mod traces;
 
 pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};

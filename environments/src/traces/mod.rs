@@ -7,6 +7,7 @@
 mod frozen_lake;
 mod ragen;
 mod sokoban;
+mod sudoku;
 
 use std::fs;
 use std::io::{self, Read};
@@ -18,7 +19,7 @@ use serde_json::{Map, Value};
 use crate::EnvironmentError;
 
 /// Every format that there is.
-const FORMATS: &[Format] = &[frozen_lake::FORMAT, sokoban::FORMAT];
+const FORMATS: &[Format] = &[frozen_lake::FORMAT, sokoban::FORMAT, sudoku::FORMAT];
 
 /// A kind of trace.
 struct Format {

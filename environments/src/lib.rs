@@ -8,7 +8,11 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+<<<<<<< HEAD
 mod action_list;
+=======
+mod alfworld;
+>>>>>>> alfworld
 mod environment;
 mod error;
 mod frozen_lake;

@@ -5,11 +5,15 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::{did_you_mean, nearest};
-use crate::{Environment, EnvironmentError, Traits, frozen_lake, sokoban, sudoku};
+use crate::{Environment, EnvironmentError, Traits, alfworld, frozen_lake, sokoban, sudoku};
 
 /// Every environment that there is.
-const ENVIRONMENTS: &[Entry] =
-    &[entry::<frozen_lake::Settings>(), entry::<sokoban::Settings>(), entry::<sudoku::Settings>()];
+const ENVIRONMENTS: &[Entry] = &[
+    entry::<frozen_lake::Settings>(),
+    entry::<sokoban::Settings>(),
+    entry::<sudoku::Settings>(),
+    entry::<alfworld::Settings>(),
+];
 
 /// The settings of an environment: what its table in a configuration holds beside the name, and the environment that
 /// they make.

@@ -8,11 +8,8 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-<<<<<<< HEAD
 mod action_list;
-=======
 mod alfworld;
->>>>>>> alfworld
 mod environment;
 mod error;
 mod frozen_lake;

@@ -325,7 +325,10 @@ impl Rollout {
         }
         print(&total.text())?;
         tracing::info!("{:.0} steps per second", total.steps as f64 / started.elapsed().as_secs_f64());
-        Ok(())
+        match total.failure {
+            Some(message) => bail!("{} of {} episodes failed; the last: {message}", total.failed, total.episodes),
+            None => Ok(()),
+        }
     }
 
     /// Plays a part of the episodes at once. One whose environment breaks is played again, a few times.
@@ -369,14 +372,20 @@ struct Total {
     steps: u64,
     valid: u64,
     reward: f64,
+    /// Why the last episode failed that did.
+    failure: Option<String>,
 }
 
 impl Total {
     fn add(&mut self, episode: &Asked) {
         self.episodes += 1;
-        let Ok(Episode { turns, .. }) = &episode.played else {
-            self.failed += 1;
-            return;
+        let turns = match &episode.played {
+            Ok(Episode { turns, .. }) => turns,
+            Err(message) => {
+                self.failed += 1;
+                self.failure = Some(message.clone());
+                return;
+            }
         };
         self.solved += u64::from(turns.last().is_some_and(|turn| turn.outcome.success));
         self.steps += turns.len() as u64;

@@ -114,6 +114,8 @@ impl Node {
                 }
                 for (key, node) in theirs {
                     match mine.iter_mut().find(|(name, _)| *name == key) {
+                        // An environment's keys are not those of another one that is named in its place.
+                        Some((_, old)) if key == "environment" && old.names_another(&node) => *old = node,
                         Some((_, old)) => old.merge(node),
                         None => mine.push((key, node)),
                     }
@@ -144,6 +146,10 @@ impl Node {
 
     fn plugin(&self) -> Option<&str> {
         self.text("plugin").map(schema::short_name)
+    }
+
+    fn names_another(&self, over: &Node) -> bool {
+        matches!((self.text("name"), over.text("name")), (Some(mine), Some(theirs)) if mine != theirs)
     }
 
     fn text(&self, key: &str) -> Option<&str> {

@@ -36,15 +36,14 @@ impl Kernel for Residuals<'_> {
             let block = end.saturating_sub(BLOCK)..end;
             let values = &values[block.clone()];
             let count = values.len();
+            let rewards = &token_reward[block.clone()];
             let terms = recursion.numbers(count);
-            for ((term, reward), value) in terms.iter_mut().zip(&token_reward[block.clone()]).zip(values) {
-                *term = f64::from(*reward) - f64::from(*value);
+            // What each token but the first is worth to the one before it stands in that one's term.
+            for (((term, reward), value), next) in terms.iter_mut().zip(rewards).zip(values).zip(&values[1..]) {
+                *term = (f64::from(*reward) - f64::from(*value)) + gamma * f64::from(*next);
             }
-            terms[count - 1] += handed_back;
-            // What each token but the first is worth to the one before it.
-            for (term, next) in terms.iter_mut().zip(&values[1..]) {
-                *term += gamma * f64::from(*next);
-            }
+            let last = count - 1;
+            terms[last] = (f64::from(rewards[last]) - f64::from(values[last])) + handed_back;
             recursion.run(count, decay);
             let advantage = &*recursion.numbers(count);
             handed_back = gamma * f64::from(values[0]) + decay * advantage[0];

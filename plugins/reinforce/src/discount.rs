@@ -49,11 +49,15 @@ impl Kernel for Discounted<'_> {
             let count = returns.len();
             // Most responses have a reward on their last token alone. Minus 0 is no reward either.
             if rewards.iter().fold(0, |bits, reward| bits | reward.to_bits() << 1) == 0 {
-                let powers = &powers[BLOCK - count..];
-                for (out, power) in returns.iter_mut().zip(powers) {
-                    *out = (handed_back * power) as f32;
+                if *gamma == 1.0 {
+                    returns.fill(handed_back as f32);
+                } else {
+                    let powers = &powers[BLOCK - count..];
+                    for (out, power) in returns.iter_mut().zip(powers) {
+                        *out = (handed_back * power) as f32;
+                    }
+                    handed_back *= *gamma * powers[0];
                 }
-                handed_back *= *gamma * powers[0];
             } else {
                 let terms = recursion.numbers(count);
                 for (term, reward) in terms.iter_mut().zip(rewards) {

@@ -43,8 +43,8 @@ struct Distribution {
     masses: Vec<f64>,
 }
 
-/// Largest log-sum of the listed tokens, so that the rest has some probability.
-const FULL: f64 = -1e-7;
+/// Largest probability of the listed tokens together, so that the rest has some: `e^-1e-7`.
+const FULL: f64 = 0.999_999_900_000_005;
 
 impl Divergence {
     /// The divergence in nats; writes `factor` times its derivative with respect to the student's log-probabilities,
@@ -126,32 +126,33 @@ impl Distribution {
     #[inline(always)]
     fn list(&mut self, listed: &[f32], tail: Tail) -> bool {
         let Self { logprobs, masses } = self;
-        logprobs.clear();
-        logprobs.extend(listed.iter().map(|logprob| f64::from(*logprob)));
-        if tail == Tail::Renormalise {
-            // The largest becomes 0, so that a list of unlikely tokens still has a sum.
-            let largest = logprobs.iter().fold(f64::NEG_INFINITY, |largest, logprob| largest.max(*logprob));
-            logprobs.iter_mut().for_each(|logprob| *logprob -= largest);
-        }
-        masses.resize(logprobs.len(), 0.0);
-        for (mass, logprob) in masses.iter_mut().zip(&*logprobs) {
+        let count = listed.len();
+        let length = count + usize::from(tail == Tail::Bucket);
+        logprobs.resize(length, 0.0);
+        masses.resize(length, 0.0);
+        // The largest becomes 0 where the tokens are scaled, so that a list of unlikely ones still has a sum.
+        let largest = match tail {
+            Tail::Bucket => 0.0,
+            Tail::Renormalise => f64::from(listed.iter().copied().fold(f32::NEG_INFINITY, f32::max)),
+        };
+        for ((logprob, mass), listed) in logprobs.iter_mut().zip(&mut *masses).zip(listed) {
+            *logprob = f64::from(*listed) - largest;
             *mass = math::exp(*logprob);
         }
-        let sum = math::sum(masses);
-        let log_sum = sum.ln();
+        let sum = math::sum(&masses[..count]);
         match tail {
             Tail::Bucket => {
-                let rest = -log_sum.min(FULL).exp_m1();
-                logprobs.push(rest.ln());
-                masses.push(rest);
+                let rest = if sum > FULL { 1.0 - FULL } else { 1.0 - sum };
+                logprobs[count] = math::ln(rest);
+                masses[count] = rest;
             }
             Tail::Renormalise => {
-                let inverse = 1.0 / sum;
+                let (log_sum, inverse) = (math::ln(sum), 1.0 / sum);
                 logprobs.iter_mut().for_each(|logprob| *logprob -= log_sum);
                 masses.iter_mut().for_each(|mass| *mass *= inverse);
             }
         }
-        log_sum <= FULL
+        sum <= FULL
     }
 }
 

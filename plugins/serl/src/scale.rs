@@ -40,8 +40,8 @@ pub struct Counts {
     clipped: u64,
     weights: f64,
     differences: f64,
-    /// The least and the greatest weight as their bits, which have the same order: weights are not negative.
-    least: u32,
+    /// The least weight less one, and the greatest, as bits: those of positive numbers have the same order.
+    less_one: u32,
     greatest: u32,
 }
 
@@ -71,7 +71,6 @@ impl Kernel for Scale<'_> {
             }
             let (scaled, weights, differences) = (&scaled[..count], &mut weights[..count], &mut differences[..count]);
             let (mut with_teacher, mut selected, mut clipped) = (0_u32, 0_u32, 0_u32);
-            let (mut least, mut greatest) = (u32::MAX, 0);
             for i in 0..count {
                 let credit = advantage[i];
                 let asked = !teacher[i].is_nan();
@@ -90,15 +89,19 @@ impl Kernel for Scale<'_> {
                 with_teacher += u32::from(asked);
                 selected += u32::from(on);
                 clipped += u32::from(on & (weight != free));
-                least = least.min(if on { weight.to_bits() } else { u32::MAX });
-                greatest = greatest.max(if on { weight.to_bits() } else { 0 });
+            }
+            let (mut less_one, mut greatest) = (u32::MAX, 0);
+            for weight in &*weights {
+                // A weight is never 0: that is what is not scaled, and less one it is the greatest of all.
+                less_one = less_one.min(weight.to_bits().wrapping_sub(1));
+                greatest = greatest.max(weight.to_bits());
             }
             counts.with_teacher += u64::from(with_teacher);
             counts.selected += u64::from(selected);
             counts.clipped += u64::from(clipped);
             counts.weights += math::sum_f32(weights);
             counts.differences += math::sum_f32(differences);
-            counts.least = counts.least.min(least);
+            counts.less_one = counts.less_one.min(less_one);
             counts.greatest = counts.greatest.max(greatest);
         }
         counts
@@ -113,7 +116,7 @@ impl Default for Counts {
             clipped: 0,
             weights: 0.0,
             differences: 0.0,
-            least: u32::MAX,
+            less_one: u32::MAX,
             greatest: 0,
         }
     }
@@ -131,7 +134,7 @@ impl Counts {
         }
         if selected > 0.0 {
             host.metric_weighted("weight_mean", self.weights / selected, selected);
-            host.metric_weighted("weight_min", f64::from(f32::from_bits(self.least)), selected);
+            host.metric_weighted("weight_min", f64::from(f32::from_bits(self.less_one.wrapping_add(1))), selected);
             host.metric_weighted("weight_max", f64::from(f32::from_bits(self.greatest)), selected);
             host.metric_weighted("clipped_fraction", self.clipped as f64 / selected, selected);
             host.metric_weighted("teacher_gain", self.differences / selected, selected);

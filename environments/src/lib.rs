@@ -12,6 +12,7 @@ mod environment;
 mod error;
 mod frozen_lake;
 mod numpy_random;
+mod outside;
 mod pool;
 mod registry;
 

@@ -2,4 +2,5 @@
 #![allow(clippy::unwrap_used)]
 
 mod frozen_lake;
+mod outside;
 mod pool;

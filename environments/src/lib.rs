@@ -15,6 +15,7 @@ mod error;
 mod frozen_lake;
 mod numpy_legacy;
 mod numpy_random;
+mod outside;
 mod pool;
 mod python_random;
 mod registry;

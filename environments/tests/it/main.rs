@@ -2,5 +2,6 @@
 #![allow(clippy::unwrap_used)]
 
 mod frozen_lake;
+mod outside;
 mod pool;
 mod traces;

@@ -11,8 +11,10 @@
 mod environment;
 mod error;
 mod frozen_lake;
+mod numpy_legacy;
 mod numpy_random;
 mod pool;
+mod python_random;
 mod registry;
 
 pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};

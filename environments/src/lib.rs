@@ -16,6 +16,7 @@ mod numpy_random;
 mod pool;
 mod python_random;
 mod registry;
+mod webshop;
 
 pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};
 pub use error::EnvironmentError;

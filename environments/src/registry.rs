@@ -5,10 +5,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::{did_you_mean, nearest};
-use crate::{Environment, EnvironmentError, Traits, frozen_lake};
+use crate::{Environment, EnvironmentError, Traits, frozen_lake, webshop};
 
 /// Every environment that there is.
-const ENVIRONMENTS: &[Entry] = &[entry::<frozen_lake::Settings>()];
+const ENVIRONMENTS: &[Entry] = &[entry::<frozen_lake::Settings>(), entry::<webshop::Settings>()];
 
 /// The settings of an environment: what its table in a configuration holds beside the name, and the environment that
 /// they make.

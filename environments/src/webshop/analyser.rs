@@ -109,7 +109,18 @@ pub(super) fn terms(text: &str) -> impl Iterator<Item = String> {
 }
 
 fn is_word(segment: &str) -> bool {
-    segment.chars().any(char::is_alphanumeric) || segment.chars().next().is_some_and(is_pictograph)
+    segment.chars().any(makes_word) || segment.chars().next().is_some_and(is_pictograph)
+}
+
+/// Whether this makes a word of what it stands in: a letter that does not only modify another one, or a digit, which
+/// words join with letters, as opposed to a number such as ½ or ①.
+fn makes_word(letter: char) -> bool {
+    let joins = |before: char| [before, letter].iter().collect::<String>().split_word_bounds().count() == 1;
+    match letter {
+        _ if letter.is_ascii() => letter.is_ascii_alphanumeric(),
+        _ if letter.is_alphabetic() => !joins('.'),
+        _ => letter.is_numeric() && joins('a'),
+    }
 }
 
 fn is_pictograph(letter: char) -> bool {
@@ -151,6 +162,7 @@ mod tests {
         check("don't the boss’s", &["don't", "boss"]);
         check("", &[]);
         check(" \u{0} -- [] ", &[]);
+        check("½ cup ③ 4² ٣ (ﾟ", &["cup", "4", "٣"]);
         check("東京 tower カメラ", &["東", "京", "tower", "カメラ"]);
         check(&"x".repeat(600), &[&"x".repeat(255), &"x".repeat(255), &"x".repeat(90)]);
     }

@@ -245,7 +245,8 @@ mod tests {
 
     #[test]
     fn prices_are_read_as_webshop_reads_them() {
-        for (text, tag) in [("", "$100.0"), ("$5", "$5.0"), ("$1.50 - $2.25", "$1.5 to $2.25"), ("€ $3 $4 $5", "$3.0 to $4.0")]
+        for (text, tag) in
+            [("", "$100.0"), ("$5", "$5.0"), ("$1.50 - $2.25", "$1.5 to $2.25"), ("€ $3 $4 $5", "$3.0 to $4.0")]
         {
             assert_eq!(record(&json!({ "pricing": text })).product().unwrap().price_tag(), tag, "{text}");
         }

@@ -24,9 +24,8 @@ const HINT: &str = "WebShop's `setup.sh -d small` and `setup.sh -d all` (github.
 pub(super) fn load(folder: &Path, limit: usize) -> Result<Catalogue, String> {
     let [whole, small] = PAIRS;
     let found = PAIRS.into_iter().find(|(products, _)| folder.join(products).is_file());
-    let (products, annotations) = found.ok_or_else(|| {
-        format!("there is neither `{}` nor `{}` in {}; {HINT}", whole.0, small.0, folder.display())
-    })?;
+    let (products, annotations) = found
+        .ok_or_else(|| format!("there is neither `{}` nor `{}` in {}; {HINT}", whole.0, small.0, folder.display()))?;
     let products: Vec<Product> = read(&folder.join(products), Products(limit), "a list of products")?;
     let annotations: BTreeMap<String, Annotation> =
         read_map(&folder.join(annotations), "an object of objects with `attributes` by product")?;
@@ -36,7 +35,8 @@ pub(super) fn load(folder: &Path, limit: usize) -> Result<Catalogue, String> {
         false => None,
     };
     let nouns = folder.join(NOUNS);
-    let nouns = if nouns.is_file() { read_map(&nouns, "an object of lists of words by product")? } else { BTreeMap::new() };
+    let nouns =
+        if nouns.is_file() { read_map(&nouns, "an object of lists of words by product")? } else { BTreeMap::new() };
     if products.is_empty() {
         return Err(format!("{} holds no product", folder.join(found.unwrap_or(whole).0).display()));
     }

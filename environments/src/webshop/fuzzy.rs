@@ -13,11 +13,11 @@ pub(super) fn alike(a: &str, b: &str) -> bool {
 }
 
 /// Words in lower case with single-byte letters only or beyond Latin-1 (the original drops what is between), and spaces
-/// for everything that is no letter, digit or underscore.
+/// for everything that is neither letter nor digit.
 fn plain(text: &str) -> String {
     text.chars()
         .filter(|letter| !('\u{80}'..='\u{ff}').contains(letter))
-        .map(|letter| if letter.is_alphanumeric() || letter == '_' { letter } else { ' ' })
+        .map(|letter| if letter.is_alphanumeric() { letter } else { ' ' })
         .flat_map(char::to_lowercase)
         .collect()
 }
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// Texts and thefuzz 0.22.1's ratios of them: `thefuzz.txt`, written by the script beside it.
+    /// Texts and thefuzz 0.22.1's ratios of them: written by the script beside the file.
     #[test]
     fn ratios_are_thefuzzs() {
         let lines = include_str!("../../tests/golden/webshop/token_set_ratio.tsv");

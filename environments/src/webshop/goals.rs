@@ -39,16 +39,11 @@ pub(super) struct Goals {
 
 impl Goals {
     /// Draws prices and bounds from Python's stream of `price_seed`, and the order from that of `shuffle_seed`.
-    pub(super) fn new(
-        catalogue: &Catalogue,
-        human: bool,
-        price_seed: u64,
-        shuffle_seed: u64,
-    ) -> Result<Self, String> {
+    pub(super) fn new(catalogue: &Catalogue, human: bool, price_seed: u64, shuffle_seed: u64) -> Result<Self, String> {
         let mut stream = PythonRandom::new(price_seed);
         let price = |product: &Product| match product.prices {
             (price, None) => price,
-            (low, Some(high)) => stream.uniform(low, high),
+            (low, Some(high)) => stream.uniform_between(low, high),
         };
         let prices: Vec<f64> = catalogue.products.iter().map(price).collect();
         let mut goals = Self { human, prices, all: Vec::new(), shuffled: Vec::new() };
@@ -101,7 +96,10 @@ impl Goals {
     /// The attributes that are wanted.
     pub(super) fn attributes<'a>(&self, catalogue: &'a Catalogue, goal: Goal) -> &'a [String] {
         match self.human {
-            true => catalogue.human.as_ref().map(|human| &human[&goal.product][goal.variant as usize].instruction_attributes),
+            true => catalogue
+                .human
+                .as_ref()
+                .map(|human| &human[&goal.product][goal.variant as usize].instruction_attributes),
             false => catalogue.instructions.get(&goal.product).map(|(_, attributes)| attributes),
         }
         .map_or(&[], Vec::as_slice)
@@ -155,17 +153,19 @@ fn combinations(product: &Product) -> Result<u32, String> {
     let sizes = product.options.iter().map(|choice| choice.values.len() as u64);
     let all = sizes.fold(1_u64, u64::saturating_mul);
     if all > MAX_OF_PRODUCT {
-        return Err(format!("product `{}` has {all} combinations of options; more than {MAX_OF_PRODUCT} cannot be meant", product.asin));
+        return Err(format!(
+            "product `{}` has {all} combinations of options; more than {MAX_OF_PRODUCT} cannot be meant",
+            product.asin
+        ));
     }
     Ok(all as u32)
 }
 
 /// A bound above the price: the larger of two of the next four multiples of ten, below a thousand.
 fn draw_bound(stream: &mut PythonRandom, price: f64) -> f64 {
-    let above = (1..100).map(|tens| 10.0 * f64::from(tens)).filter(|bound| *bound > price).take(4);
-    let mut bounds: Vec<f64> = above.collect();
+    let bounds: Vec<f64> = (1..100).map(|tens| 10.0 * f64::from(tens)).filter(|bound| *bound > price).take(4).collect();
     if bounds.len() < 2 {
         return NO_BOUND;
     }
-    stream.sample_two(&mut bounds).into_iter().fold(0.0, f64::max)
+    stream.sample(bounds.len(), 2).into_iter().map(|place| bounds[place]).fold(0.0, f64::max)
 }

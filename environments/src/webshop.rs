@@ -161,7 +161,8 @@ impl Settings {
     fn tasks(&self, shop: &Shop) -> Vec<u32> {
         let is_repeated = |goal: u32| shop.goals.is_repeated(&shop.catalogue, shop.goals.all[goal as usize]);
         let mut tasks = splits::goals(self.ranges, self.split, &shop.goals, is_repeated);
-        if self.drop_unreachable {
+        // What is generated is proved here.
+        if self.drop_unreachable || self.data.is_empty() {
             let reachable = shop.reachable(self.option_matching);
             tasks.retain(|goal| reachable[*goal as usize]);
         }

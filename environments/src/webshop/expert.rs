@@ -1,10 +1,10 @@
 //! The scripted expert: it searches for what the instruction says, opens the product that is meant, chooses the wanted
 //! options, and buys.
 
-use super::action;
+use super::action::{self, Action};
 use super::catalogue::Product;
 use super::fuzzy::alike;
-use super::goals::Goal;
+use super::goals::{Goal, Wanted};
 use super::shop::Shop;
 use super::visit::{self, Element, PAGE, Page, Visit};
 use crate::Demonstration;
@@ -19,16 +19,12 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(shop: &Shop, goal: Goal) -> Self {
-        let wish = wish(shop, goal);
-        let title = &shop.catalogue.products[goal.product as usize].title;
-        let finds = |search: &String| match action::parse(search) {
-            Some(action::Action::Search(words)) => shop.search(&words).contains(&goal.product),
-            _ => false,
-        };
-        let searches = [action::search(&wish), action::search(title)];
-        let [first, _] = &searches;
-        let search = searches.iter().find(|search| finds(search)).unwrap_or(first).clone();
-        Self { search, choices: choices(shop, goal) }
+        let product = &shop.catalogue.products[goal.product as usize];
+        let searches = [action::search(&wish(shop, goal)), action::search(&product.title)];
+        let [first, title] = &searches;
+        let search = if finds(shop, first, goal.product) || !finds(shop, title, goal.product) { first } else { title };
+        let wanted = shop.goals.wanted(&shop.catalogue, goal);
+        Self { search: search.clone(), choices: choices(&values(product), &wanted) }
     }
 
     /// What to think and do now.
@@ -74,27 +70,38 @@ impl Plan {
     }
 }
 
+/// Whether the search for its title finds a product.
+pub(super) fn is_found(shop: &Shop, product: u32) -> bool {
+    finds(shop, &action::search(&shop.catalogue.products[product as usize].title), product)
+}
+
+fn finds(shop: &Shop, search: &str, product: u32) -> bool {
+    matches!(action::parse(search), Some(Action::Search(words)) if shop.search(&words).contains(&product))
+}
+
 /// The instruction without its price.
 fn wish(shop: &Shop, goal: Goal) -> String {
     let text = shop.goals.text(&shop.catalogue, goal);
     text.rsplit_once(", and price lower than ").map_or(text.clone(), |(wish, _)| wish.to_owned())
 }
 
-/// What to choose on the page of the wanted product, as places of options and values: for each wanted option the value
-/// that is the same, or else alike. Where two are values of the same option, the later one holds. What cannot be clicked
-/// is left out.
-pub(super) fn choices(shop: &Shop, goal: Goal) -> Vec<(u32, u32)> {
-    let clickables = visit::item_clickables(&shop.catalogue.products[goal.product as usize], true);
-    let values: Vec<(&str, (u32, u32))> = clickables
-        .iter()
+/// The values on a product's page that can be chosen, with the places of their options and their own.
+pub(super) fn values(product: &Product) -> Vec<(String, (u32, u32))> {
+    let clickables = visit::item_clickables(product, true).into_iter();
+    clickables
         .filter(|(text, _)| action::click(text).is_some() && !visit::is_button(text))
         .filter_map(|(text, element)| match element {
-            Element::Value(choice, value) => Some((text.as_str(), (*choice, *value))),
+            Element::Value(choice, value) => Some((text, (choice, value))),
             _ => None,
         })
-        .collect();
+        .collect()
+}
+
+/// What to choose of these values, as places: for each wanted option the value that is the same, or else alike. Where
+/// two are values of the same option, the later one holds.
+pub(super) fn choices(values: &[(String, (u32, u32))], wanted: &[Wanted<'_>]) -> Vec<(u32, u32)> {
     let mut chosen: Vec<(u32, u32)> = Vec::new();
-    for wanted in shop.goals.wanted(&shop.catalogue, goal) {
+    for wanted in wanted {
         let same = values.iter().find(|(text, _)| *text == wanted.value.to_lowercase());
         let found = same.or_else(|| values.iter().find(|(text, _)| alike(text, wanted.value)));
         if let Some((_, (choice, value))) = found {

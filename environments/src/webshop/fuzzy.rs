@@ -1,19 +1,16 @@
 //! Whether two texts are nearly the same words: `thefuzz.fuzz.token_set_ratio(a, b) > 85`, which is how WebShop compares
 //! attributes and options.
 
-use std::collections::BTreeSet;
-
 /// Ratios are rounded before they are compared with 85, and a half goes to the even number 86.
 const ENOUGH: f64 = 85.5;
 
 /// Whether the texts are nearly the same words.
 pub(super) fn alike(a: &str, b: &str) -> bool {
-    let (a, b) = (plain(a), plain(b));
-    token_set_ratio(&a, &b) >= ENOUGH
+    token_set_ratio(&plain(a), &plain(b)) >= ENOUGH
 }
 
-/// Words in lower case with single-byte letters only or beyond Latin-1 (the original drops what is between), and spaces
-/// for everything that is neither letter nor digit.
+/// Words in lower case, of letters in ASCII or beyond Latin-1 (the original drops what is between), and spaces for
+/// everything that is neither letter nor digit.
 fn plain(text: &str) -> String {
     text.chars()
         .filter(|letter| !('\u{80}'..='\u{ff}').contains(letter))
@@ -25,19 +22,24 @@ fn plain(text: &str) -> String {
 /// The ratio, 0 to 100, of two plain texts: 100 where the words of one are among the other's; else the best of what
 /// remains of each beside the words that they share.
 fn token_set_ratio(a: &str, b: &str) -> f64 {
-    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>();
+    let words = |text| {
+        let mut words: Vec<&str> = str::split_whitespace(text).collect();
+        words.sort_unstable();
+        words.dedup();
+        words
+    };
     let (a, b) = (words(a), words(b));
     if a.is_empty() || b.is_empty() {
         return 0.0;
     }
-    let join = |words: Vec<&String>| words.into_iter().map(String::as_str).collect::<Vec<_>>().join(" ");
-    let shared = join(a.intersection(&b).collect());
-    let rest_a: Vec<char> = join(a.difference(&b).collect()).chars().collect();
-    let rest_b: Vec<char> = join(b.difference(&a).collect()).chars().collect();
+    // Letters of the words, with a space between two.
+    let letters = |words: &[&str]| words.join(" ").chars().collect::<Vec<char>>();
+    let (shared, rest_a): (Vec<&str>, Vec<&str>) = a.iter().partition(|word| b.binary_search(word).is_ok());
+    let rest_b: Vec<&str> = b.into_iter().filter(|word| shared.binary_search(word).is_err()).collect();
     if !shared.is_empty() && (rest_a.is_empty() || rest_b.is_empty()) {
         return 100.0;
     }
-    let shared = shared.chars().count();
+    let (shared, rest_a, rest_b) = (letters(&shared).len(), letters(&rest_a), letters(&rest_b));
     let gap = usize::from(shared > 0);
     let (whole_a, whole_b) = (shared + gap + rest_a.len(), shared + gap + rest_b.len());
     let ratio = |distance: usize, length: usize| 100.0 - 100.0 * distance as f64 / length as f64;

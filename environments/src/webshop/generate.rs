@@ -1,7 +1,7 @@
 //! A catalogue that a generator makes up, in the form of WebShop's files, for a shop without them.
 //!
-//! Every goal over it can be reached: with the wanted options, the wanted product gets the full score under both ways of
-//! matching options. That is checked for every product with an instruction when it is made.
+//! Every goal over it can be reached, under both ways of matching options; a split takes only goals of which that was
+//! checked.
 
 mod vocabulary;
 

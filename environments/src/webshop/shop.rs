@@ -62,19 +62,25 @@ impl Shop {
         Ok(Self { catalogue, index, goals, reachable: Default::default() })
     }
 
-    /// Which goals, in the order of the catalogue, have a way to the full score.
+    /// Which goals, in the order of the catalogue, have a way to the full score: the search for the title finds the
+    /// product, and buying it with the wanted options is worth everything.
     pub(super) fn reachable(&self, matching: OptionMatching) -> &[bool] {
-        self.reachable[matching as usize]
-            .get_or_init(|| self.goals.all.iter().map(|goal| self.is_reachable(*goal, matching)).collect())
-    }
-
-    fn is_reachable(&self, goal: Goal, matching: OptionMatching) -> bool {
-        let product = &self.catalogue.products[goal.product as usize];
-        let chosen: Vec<&str> = expert::choices(self, goal)
-            .into_iter()
-            .map(|(choice, value)| product.options[choice as usize].values[value as usize].as_str())
-            .collect();
-        self.score(goal, goal.product, &chosen, matching) == 1.0
+        self.reachable[matching as usize].get_or_init(|| {
+            let of_product = |goals: &[Goal]| {
+                let product = &self.catalogue.products[goals[0].product as usize];
+                let values = expert::values(product);
+                let is_found = expert::is_found(self, goals[0].product);
+                let is_reachable = |goal: &Goal| {
+                    let chosen: Vec<&str> = expert::choices(&values, &self.goals.wanted(&self.catalogue, *goal))
+                        .into_iter()
+                        .map(|(choice, value)| product.options[choice as usize].values[value as usize].as_str())
+                        .collect();
+                    is_found && self.score(*goal, goal.product, &chosen, matching) == 1.0
+                };
+                goals.iter().map(is_reachable).collect::<Vec<bool>>()
+            };
+            self.goals.all.chunk_by(|a, b| a.product == b.product).flat_map(of_product).collect()
+        })
     }
 
     /// The score of buying a product with these values of its options.

@@ -3,3 +3,4 @@
 
 mod frozen_lake;
 mod pool;
+mod webshop;

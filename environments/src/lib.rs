@@ -22,6 +22,7 @@ mod registry;
 mod sokoban;
 mod sudoku;
 pub mod traces;
+mod webshop;
 
 pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};
 pub use error::EnvironmentError;

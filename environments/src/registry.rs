@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{did_you_mean, nearest};
 use crate::outside::{http, process};
-use crate::{Environment, EnvironmentError, Traits, alfworld, frozen_lake, sokoban, sudoku};
+use crate::{Environment, EnvironmentError, Traits, alfworld, frozen_lake, sokoban, sudoku, webshop};
 
 /// Every environment that there is.
 const ENVIRONMENTS: &[Entry] = &[
@@ -14,6 +14,7 @@ const ENVIRONMENTS: &[Entry] = &[
     entry::<sokoban::Settings>(),
     entry::<sudoku::Settings>(),
     entry::<alfworld::Settings>(),
+    entry::<webshop::Settings>(),
     entry::<process::Settings>(),
     entry::<http::Settings>(),
 ];

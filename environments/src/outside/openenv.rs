@@ -347,7 +347,12 @@ impl Terms {
 fn parse<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        format!("the answer is not what was expected: `{}`: {}; it is `{}`", error.path(), error.inner(), excerpt(bytes))
+        format!(
+            "the answer is not what was expected: `{}`: {}; it is `{}`",
+            error.path(),
+            error.inner(),
+            excerpt(bytes)
+        )
     })
 }
 

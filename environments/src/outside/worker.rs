@@ -146,7 +146,8 @@ impl Worker {
                 _ => {}
             }
             if size + ENVELOPE > limit {
-                let message = format!("its request has {size} bytes, and a line may have {limit} (`limits.max_message_bytes`)");
+                let message =
+                    format!("its request has {size} bytes, and a line may have {limit} (`limits.max_message_bytes`)");
                 call.settle(Err(CallError::new(message)));
                 continue;
             }
@@ -233,7 +234,9 @@ impl Worker {
             .and_then(|()| link.receive(deadline, &self.stop))
             .and_then(|line| message::answers(&line, self.message));
         let fields = match answered {
-            Ok(mut answers) if answers.len() == 1 => answers.pop().map_or_else(|| Ok(serde_json::Map::new()), |answer| answer.1),
+            Ok(mut answers) if answers.len() == 1 => {
+                answers.pop().map_or_else(|| Ok(serde_json::Map::new()), |answer| answer.1)
+            }
             Ok(_) => Err("it gave more than one answer".to_owned()),
             Err(error) => Err(error),
         };

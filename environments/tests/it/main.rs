@@ -5,3 +5,4 @@ mod frozen_lake;
 mod outside;
 mod pool;
 mod traces;
+mod webshop;

@@ -61,7 +61,11 @@ fn breaks_its_process(action: &str, more: &Value, expected: &str) {
 fn what_is_no_answer_breaks_one_process_and_the_others_go_on() {
     let none = json!({});
     let small = json!({ "limits": { "max_message_bytes": 1_000_000 } });
-    breaks_its_process("die", &none, "its process ended with exit status: 3; the last lines of its stderr:\n  first line");
+    breaks_its_process(
+        "die",
+        &none,
+        "its process ended with exit status: 3; the last lines of its stderr:\n  first line",
+    );
     breaks_its_process("garbage", &none, "stdout belongs to the protocol, so texts for people must go to stderr");
     breaks_its_process("megabytes", &small, "a line of more than 1000000 bytes (`limits.max_message_bytes`)");
     breaks_its_process("endless", &small, "a line of more than 1000000 bytes (`limits.max_message_bytes`)");

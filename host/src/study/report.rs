@@ -11,9 +11,6 @@ use crate::{
     telemetry::{Metrics, RunFolder, metrics, names},
 };
 
-/// Smallest share of the time that a part is listed with.
-const LISTED: f64 = 0.001;
-
 /// One run, in numbers.
 #[derive(Serialize)]
 struct Outcome {
@@ -239,9 +236,9 @@ fn shares(study: &Study, arms: &[Vec<Outcome>]) -> String {
         for (part, share) in outcomes.iter().flat_map(Outcome::shares) {
             *mean.entry(part).or_default() += share / outcomes.len() as f64;
         }
-        let mut parts: Vec<(String, f64)> = mean.into_iter().filter(|(_, share)| *share >= LISTED).collect();
+        let mut parts: Vec<(String, f64)> = mean.into_iter().collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let parts: Vec<String> = parts.iter().map(|(part, share)| format!("{part} {:.1}", 100.0 * share)).collect();
+        let parts: Vec<String> = parts.iter().map(|(part, share)| format!("{part} {}", short(100.0 * share))).collect();
         vec![arm.name.clone(), parts.join(", ")]
     });
     let caption = "Share of an iteration's time by part, without evaluations, %; a scheme's time is part of another's.";
@@ -309,7 +306,7 @@ mod tests {
             "| a | 45.0 | 40.0 |\n",
             "`actor/entropy`\n\n| arm | mean |",
             "| b | 1.50 ± 0 | 1.00 ± 0 | 2.00 ± 0 | 0.500 ± 0 |\n",
-            "| a | gen 75.0 |\n",
+            "| a | gen 75.0, scheme/grpo 5.00e-8 |\n",
         ] {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
         }

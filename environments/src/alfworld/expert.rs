@@ -135,7 +135,7 @@ pub(super) fn think(game: &Game, state: &State, aim: Aim) -> String {
             };
             format!("no {sought} known; {there} not searched")
         }
-        Aim::Fetch(fetched, _) => format!("{} is in {there}", object(fetched)),
+        Aim::Fetch(fetched, _) => format!("{} is at {there}", object(fetched)),
         Aim::Treat(treated, receptacle) => {
             let treatment = game.receptacles[receptacle].treats;
             let (word, verb) = treatment.map_or(("", ""), |treatment| (treatment.adjective(), treatment.verb()));
@@ -175,8 +175,11 @@ fn destination(game: &Game, state: &State, knowledge: &Knowledge, object: usize)
         game.targets.iter().filter(inside).count()
     };
     let fitting = game.destinations.iter().copied().filter(|receptacle| game.can_contain(*receptacle, object));
-    let most = fitting.clone().map(there).max()?;
-    nearest(game, state, fitting.filter(|receptacle| there(*receptacle) == most))
+    match fitting.clone().map(there).max()? {
+        0 => nearest(game, state, fitting),
+        // Not the nearest one: with one of two in each of two receptacles, that would change with every walk.
+        most => fitting.clone().find(|receptacle| there(*receptacle) == most),
+    }
 }
 
 /// The receptacle that is here, or else the first in the list.

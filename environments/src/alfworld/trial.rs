@@ -126,7 +126,7 @@ fn attempt(draws: &mut Draws, split: Split, types: &[TaskType], house: House) ->
     }
     let mut others: Vec<&Kind> =
         OBJECTS.iter().filter(|other| other.is_in(room) && other.name != object.name).collect();
-    for _ in 0..draws.between(kinds) {
+    for _ in 0..draws.between(kinds).min(others.len()) {
         let other = others.swap_remove(draws.below(others.len()));
         for _ in 0..draws.between(each) {
             // What goes nowhere in this room is not there.

@@ -1,6 +1,7 @@
 //! The environments through the crate's public face.
 #![allow(clippy::unwrap_used)]
 
+mod alfworld;
 mod frozen_lake;
 mod outside;
 mod pool;

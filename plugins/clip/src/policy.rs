@@ -53,9 +53,8 @@ impl Flags {
     /// The number of one token.
     #[inline(always)]
     pub fn of(used: bool, clipped: bool, clipped_lower: bool) -> u32 {
-        let clipped = if clipped { 1 } else { 0 };
-        let lower = if clipped_lower { Self::LOWER } else { 0 };
-        if used { Self::USED + clipped + lower } else { 0 }
+        let decided = u32::from(clipped) + Self::LOWER * u32::from(clipped_lower);
+        if used { Self::USED + decided } else { 0 }
     }
 }
 

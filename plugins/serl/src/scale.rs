@@ -71,6 +71,7 @@ impl Kernel for Scale<'_> {
             }
             let (scaled, weights, differences) = (&scaled[..count], &mut weights[..count], &mut differences[..count]);
             let (mut with_teacher, mut selected, mut clipped) = (0_u32, 0_u32, 0_u32);
+            let (mut less_one, mut greatest) = (u32::MAX, 0);
             for i in 0..count {
                 let credit = advantage[i];
                 let asked = !teacher[i].is_nan();
@@ -84,17 +85,15 @@ impl Kernel for Scale<'_> {
                 let weight = if free < low { low } else { free };
                 let weight = if weight > high { high } else { weight };
                 advantage[i] = credit * if on { rest + share * weight } else { 1.0 };
-                weights[i] = if on { weight } else { 0.0 };
+                // A weight is never 0: that is what is not scaled, and as bits less one it is the greatest of all.
+                let counted = if on { weight } else { 0.0 };
+                weights[i] = counted;
+                less_one = less_one.min(counted.to_bits().wrapping_sub(1));
+                greatest = greatest.max(counted.to_bits());
                 differences[i] = if on { difference } else { 0.0 };
                 with_teacher += u32::from(asked);
                 selected += u32::from(on);
                 clipped += u32::from(on & (weight != free));
-            }
-            let (mut less_one, mut greatest) = (u32::MAX, 0);
-            for weight in &*weights {
-                // A weight is never 0: that is what is not scaled, and less one it is the greatest of all.
-                less_one = less_one.min(weight.to_bits().wrapping_sub(1));
-                greatest = greatest.max(weight.to_bits());
             }
             counts.with_teacher += u64::from(with_teacher);
             counts.selected += u64::from(selected);

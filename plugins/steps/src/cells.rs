@@ -93,7 +93,7 @@ mod tests {
         let number = |member: &Member| [u32::from(member.step() > 1), member.step() as u32 % 2];
         cells.split(|member| member.step() != 4, number);
         let found: Vec<Vec<usize>> = cells.cells().map(|cell| cell.iter().map(Member::step).collect()).collect();
-        assert_eq!(found, [vec![1], vec![0], vec![2], vec![3]]);
+        assert_eq!(found, [vec![0], vec![1], vec![2], vec![3]]);
         cells.clear();
         assert_eq!(cells.sorted().count(), 0);
     }

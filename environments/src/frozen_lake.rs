@@ -28,14 +28,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numpy_random::Pcg64;
-use crate::{Demonstration, Environment, EnvironmentError, Outcome, Task, Traits, Turn, registry};
+use crate::{Demonstration, Environment, EnvironmentError, Outcome, Task, Traits, Turn, action_list, registry};
 use expert::Plan;
 use map::{Cell, Map};
 use motion::Direction;
 use view::View;
-
-/// What stands between the actions of one answer.
-const SEPARATOR: &str = "||";
 
 /// The settings of `frozen-lake`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -179,18 +176,6 @@ impl Episode {
     }
 }
 
-/// The actions of an answer, and whether it holds nothing else.
-fn parse(action: Option<&str>, max_actions: usize) -> (Vec<Direction>, bool) {
-    let text = action.unwrap_or_default();
-    let parts: Vec<&str> = match max_actions {
-        1 => vec![text.trim()],
-        _ => text.split(SEPARATOR).map(str::trim).filter(|part| !part.is_empty()).take(max_actions).collect(),
-    };
-    let directions: Vec<Direction> = parts.iter().filter_map(|part| Direction::parse(part)).collect();
-    let valid = !directions.is_empty() && directions.len() == parts.len();
-    (directions, valid)
-}
-
 impl Environment for FrozenLake {
     fn instructions(&self) -> String {
         let ice = if self.settings.success_rate < 1.0 {
@@ -201,15 +186,12 @@ impl Environment for FrozenLake {
         } else {
             "The ice is not slippery.".to_owned()
         };
-        let answer = match self.settings.max_actions_per_turn {
-            1 => "Answer with one action.".to_owned(),
-            n => format!("Answer with 1 to {n} actions, separated by {SEPARATOR}; they are played in order."),
-        };
         format!(
             "You are on a frozen lake. Walk to the goal without falling into a hole. {ice} \
-             At the edge of the lake you stay where you are.\n{}\nActions: {}. {answer}",
+             At the edge of the lake you stay where you are.\n{}\nActions: {}. {}",
             view::legend(self.settings.view),
             Direction::ALL.map(Direction::name).join(", "),
+            action_list::instruction(self.settings.max_actions_per_turn),
         )
     }
 
@@ -239,7 +221,8 @@ impl Environment for FrozenLake {
         if episode.is_over() {
             return Err(EnvironmentError::EpisodeOver);
         }
-        let (directions, valid_action) = parse(action, self.settings.max_actions_per_turn);
+        let (directions, valid_action) =
+            action_list::parse(action, self.settings.max_actions_per_turn, Direction::parse);
         let mut feedback = Vec::new();
         if !valid_action {
             let what = if action.is_some() { "Not a valid action" } else { "No action" };

@@ -2,5 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod frozen_lake;
+mod outside;
 mod pool;
+mod traces;
 mod webshop;

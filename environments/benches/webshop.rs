@@ -31,7 +31,7 @@ fn searches(criterion: &mut Criterion) {
 
 fn steps(criterion: &mut Criterion) {
     let mut environment = shop(2000, 0);
-    let stream = Stream::new(1, Purpose::Test);
+    let stream = Stream::new(1, Purpose::Other);
     let mut group = criterion.benchmark_group("webshop");
     group.throughput(Throughput::Elements(1));
     group.bench_function("a step of random play, 2,000 products", |bencher| {

@@ -193,3 +193,61 @@ fn list(items: &[&str]) -> String {
         [first @ .., last] => format!("{} and {last}", first.join(", ")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::webshop::files;
+    use crate::webshop::reward::OptionMatching;
+    use crate::webshop::shop::{Shop, Source};
+
+    #[test]
+    fn every_goal_can_be_reached_whatever_the_seed() {
+        for catalogue_seed in 0..3 {
+            let source = Source {
+                data: String::new(),
+                products: 500,
+                catalogue_seed,
+                human: false,
+                price_seed: catalogue_seed,
+                shuffle_seed: 233,
+            };
+            let shop = Shop::find(&source).unwrap();
+            assert!(shop.goals.all.len() > 1000, "{}", shop.goals.all.len());
+            for matching in [OptionMatching::Original, OptionMatching::Corrected] {
+                let reachable = shop.reachable(matching);
+                let lost = reachable.iter().position(|reachable| !reachable);
+                let lost = lost.map(|goal| shop.goals.text(&shop.catalogue, shop.goals.all[goal]));
+                assert_eq!(lost, None, "{matching:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_and_titles_are_of_one_product_only() {
+        let (records, _) = records(3000, 4);
+        let titles: HashSet<_> = records.iter().map(|record| &record.name).collect();
+        let names: HashSet<_> = records.iter().map(|record| &record.asin).collect();
+        assert_eq!((titles.len(), names.len()), (3000, 3000));
+        assert!(names.iter().all(|name| name.len() == 10));
+        // All departments are there, and a smaller shop is the beginning of a larger one.
+        assert_eq!(records.iter().map(|record| &record.category).collect::<HashSet<_>>().len(), DEPARTMENTS.len());
+        let fewer = super::records(10, 4).0;
+        assert!(fewer.iter().zip(&records).all(|(few, many)| few.asin == many.asin && few.name == many.name));
+        assert_ne!(super::records(10, 5).0[0].name, records[0].name);
+    }
+
+    #[test]
+    fn written_as_files_the_catalogue_is_read_back() {
+        let (records, annotations) = records(50, 1);
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("items_shuffle.json"), serde_json::to_string(&records).unwrap()).unwrap();
+        fs::write(folder.path().join("items_ins_v2.json"), serde_json::to_string(&annotations).unwrap()).unwrap();
+        let (made, read) = (catalogue(50, 1).unwrap(), files::load(folder.path(), 40).unwrap());
+        assert_eq!(read.products, made.products[..40]);
+        let instructions = made.instructions.into_iter().filter(|(product, _)| *product < 40);
+        assert_eq!(read.instructions, instructions.collect());
+    }
+}

@@ -66,3 +66,38 @@ fn goals_are_the_originals() {
     let count = |matching| shop.reachable(matching).iter().filter(|reachable| !**reachable).count();
     assert_eq!((count(OptionMatching::Original), count(OptionMatching::Corrected)), (458, 0));
 }
+
+/// The original's pages and scores, line by line. Its goals are those of verl-agent's first worker, whose seed is 0.
+#[test]
+fn the_originals_pages_are_played_back() {
+    let Some(folder) = folder() else { return };
+    let settings = serde_json::json!({ "data": folder, "price_seed": 0, "shuffle_seed": 0, "ranges": "verl" });
+    let (mut train, lines) = (None, lines(&folder.join("trace_20_episodes.jsonl")));
+    assert_eq!(lines.len(), 90);
+    let mut scores = 0;
+    for line in &lines {
+        let action = line["action"].as_str();
+        let (turn, reward, terminal) = match action {
+            None => {
+                let mut environment = crate::make("webshop", settings.as_object().unwrap()).unwrap();
+                let turn = environment.reset(line["goal"].as_u64().unwrap() - 500).unwrap();
+                train = Some(environment);
+                (turn, 0.0, false)
+            }
+            Some(_) => {
+                let outcome = train.as_mut().unwrap().step(action, "").unwrap();
+                (outcome.turn, outcome.reward, outcome.terminal)
+            }
+        };
+        assert_eq!(turn.observation, line["obs"].as_str().unwrap(), "{line}");
+        assert_eq!(reward, line["reward"].as_f64().unwrap() as f32, "{line}");
+        assert_eq!(terminal, line["done"], "{line}");
+        scores += u32::from(terminal);
+        if !terminal && turn.actions.len() > 1 {
+            let clickables = line["avail"]["clickables"].as_array().unwrap().iter();
+            let actions: Vec<String> = clickables.map(|text| format!("click[{}]", text.as_str().unwrap())).collect();
+            assert_eq!(turn.actions, actions, "{line}");
+        }
+    }
+    assert_eq!(scores, 10);
+}

@@ -160,6 +160,27 @@ mod tests {
         assert_eq!(stored_length(1000), 984);
     }
 
+    /// Texts, queries and rankings that another program computed: `search.json`, written by the script beside it.
+    #[test]
+    fn rankings_are_those_of_the_formula_in_another_language() {
+        let golden = include_str!("../../tests/golden/webshop/search.json");
+        let golden: serde_json::Value = serde_json::from_str(golden).unwrap();
+        let list = |key: &str| -> Vec<String> { serde_json::from_value(golden[key].clone()).unwrap() };
+        let (texts, names) = (list("texts"), list("names"));
+        let index = Index::new(texts, names.iter().map(String::as_str));
+        let queries = golden["queries"].as_array().unwrap();
+        assert_eq!(queries.len(), 40);
+        for query in queries {
+            let hits = index.search(query["query"].as_str().unwrap());
+            let expected: Vec<(String, f64)> = serde_json::from_value(query["hits"].clone()).unwrap();
+            let found: Vec<String> = hits.iter().map(|(product, _)| names[*product as usize].clone()).collect();
+            assert_eq!(found, expected.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>(), "{query}");
+            for ((_, score), (_, expected)) in hits.iter().zip(&expected) {
+                assert!((f64::from(*score) - expected).abs() < 2e-5, "{query}: {score} {expected}");
+            }
+        }
+    }
+
     /// The formula, product by product, in 64-bit floats.
     fn brute_force(texts: &[String], query: &str) -> Vec<f64> {
         let all: Vec<Vec<String>> = texts.iter().map(|text| analyser::terms(text).collect()).collect();

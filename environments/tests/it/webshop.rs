@@ -58,19 +58,6 @@ fn the_expert_reaches_every_goal_of_a_generated_shop() {
 }
 
 #[test]
-fn no_generated_goal_is_out_of_reach() {
-    // With all goals in, a split has as many as without those that no purchase reaches.
-    for catalogue_seed in 0..3 {
-        let count = |settings: Value| traits("webshop", &small(&settings)).unwrap().tasks.unwrap();
-        let splits = ["train", "validation", "test"];
-        let reached: u64 =
-            splits.map(|split| count(json!({ "split": split, "catalogue_seed": catalogue_seed }))).iter().sum();
-        let all = count(json!({ "split": "train", "ranges": "verl", "catalogue_seed": catalogue_seed })) + 500;
-        assert_eq!(reached, all);
-    }
-}
-
-#[test]
 fn a_visit_goes_through_all_pages() {
     let mut environment = shop(&small(&json!({ "show_attributes": true })));
     let start = environment.reset(3).unwrap();

@@ -8,6 +8,7 @@ mod alfworld;
 mod frozen_lake;
 mod ragen;
 mod sokoban;
+mod sudoku;
 
 use std::fs;
 use std::io::{self, Read};
@@ -19,7 +20,7 @@ use serde_json::{Map, Value};
 use crate::EnvironmentError;
 
 /// Every format that there is.
-const FORMATS: &[Format] = &[alfworld::FORMAT, frozen_lake::FORMAT, sokoban::FORMAT];
+const FORMATS: &[Format] = &[alfworld::FORMAT, frozen_lake::FORMAT, sokoban::FORMAT, sudoku::FORMAT];
 
 /// A kind of trace.
 struct Format {

@@ -3,5 +3,7 @@
 
 mod alfworld;
 mod frozen_lake;
+mod outside;
 mod pool;
 mod traces;
+mod webshop;

@@ -27,7 +27,12 @@ fn lines(name: &str) -> Vec<String> {
 
 #[test]
 fn every_line_of_the_recordings_is_played_back() {
-    for (name, expected) in [("frozenlake.jsonl.gz", 936)] {
+    for (name, expected) in [
+        ("frozenlake.jsonl.gz", 936),
+        ("sokoban_6x6_1_d300.jsonl.gz", 592),
+        ("sokoban_8x8_2_d10.jsonl.gz", 658),
+        ("sudoku.jsonl.gz", 234),
+    ] {
         match traces::replay(&golden(name)) {
             Ok(lines) => assert_eq!(lines, expected, "{name}"),
             Err(error) => panic!("{name}: {error}"),

@@ -1,6 +1,5 @@
 //! What does not change in a game: receptacles, objects, places, names, the goal, and how things begin.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::goal::Goal;
@@ -144,13 +143,13 @@ pub(super) struct Place {
 }
 
 /// What a game is made of. Receptacles and objects are in the order in which lists show them.
-pub(super) struct Parts {
+pub(super) struct Parts<'a> {
     pub(super) receptacles: Vec<Receptacle>,
     pub(super) objects: Vec<Object>,
     /// The names of the places.
     pub(super) places: Vec<String>,
-    /// Kinds of receptacles with the kinds of objects that go into them.
-    pub(super) can_contain: HashSet<(String, String)>,
+    /// Whether a receptacle of the first kind can contain an object of the second.
+    pub(super) can_contain: &'a dyn Fn(&str, &str) -> bool,
     /// Where the agent begins, and what it holds then.
     pub(super) start: usize,
     pub(super) held: Option<usize>,
@@ -194,7 +193,7 @@ pub(super) struct Game {
 }
 
 impl Game {
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: Parts<'_>) -> Self {
         let Parts { receptacles, objects, can_contain, goal, .. } = parts;
         let layout = Layout::new(receptacles.len(), objects.len(), parts.places.len());
         let mut start = State::empty(layout, parts.start);
@@ -216,12 +215,22 @@ impl Game {
         for (index, receptacle) in receptacles.iter().enumerate() {
             places[receptacle.place].receptacles.push(index);
         }
-        let goes_into =
-            |kind: &str, receptacle: &Receptacle| can_contain.contains(&(receptacle.kind.clone(), kind.to_owned()));
-        let containable =
-            receptacles.iter().flat_map(|receptacle| objects.iter().map(|object| goes_into(&object.kind, receptacle)));
-        let containable: Vec<bool> = containable.collect();
-        let plausible = receptacles.iter().map(|receptacle| goes_into(goal.object(), receptacle)).collect();
+        let plausible = receptacles.iter().map(|receptacle| can_contain(&receptacle.kind, goal.object())).collect();
+        let mut containable: Vec<bool> = Vec::with_capacity(receptacles.len() * objects.len());
+        for (index, receptacle) in receptacles.iter().enumerate() {
+            // Most receptacles and objects are of the kind of the one before.
+            if index > 0 && receptacles[index - 1].kind == receptacle.kind {
+                containable.extend_from_within(containable.len() - objects.len()..);
+                continue;
+            }
+            for (index, object) in objects.iter().enumerate() {
+                containable.push(if index > 0 && objects[index - 1].kind == object.kind {
+                    containable[containable.len() - 1]
+                } else {
+                    can_contain(&receptacle.kind, &object.kind)
+                });
+            }
+        }
         let select = |wanted: &dyn Fn(&Object) -> bool| -> Vec<usize> {
             (0..objects.len()).filter(|object| wanted(&objects[*object])).collect()
         };

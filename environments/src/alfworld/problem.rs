@@ -160,7 +160,7 @@ impl<'a> Facts<'a> {
                 place: place_index[receptacle_places[id]],
                 openable: openable.contains(id),
                 treats: Treatment::ALL.into_iter().find(|treatment| treatment.appliance() == kind),
-                kind,
+                kind: kind.to_owned(),
             }
         });
         let receptacles: Vec<Receptacle> = receptacles.collect();
@@ -188,8 +188,13 @@ impl<'a> Facts<'a> {
             .map(|id| {
                 let kind = kind(object_types.get(id).copied().unwrap_or_default());
                 let stated = abilities.iter().filter(|(objects, _)| objects.contains(id)).map(|(_, ability)| *ability);
-                let cuts = ["knife", "butterknife"].contains(&kind.as_str()).then_some(Ability::Cut);
-                Object { name: names[id].clone(), abilities: stated.chain(cuts).collect(), contents: Vec::new(), kind }
+                let cuts = ["knife", "butterknife"].contains(&kind).then_some(Ability::Cut);
+                Object {
+                    name: names[id].clone(),
+                    abilities: stated.chain(cuts).collect(),
+                    contents: Vec::new(),
+                    kind: kind.to_owned(),
+                }
             })
             .collect();
         for (inner, outer) in contents() {
@@ -200,12 +205,13 @@ impl<'a> Facts<'a> {
         for object in &mut made {
             object.contents.sort_unstable();
         }
-        let can_contain = self.all("cancontain").map(|(arguments, _)| (kind(arguments[0]), kind(arguments[1])));
+        let pairs = self.all("cancontain").map(|(arguments, _)| (kind(arguments[0]), kind(arguments[1])));
+        let pairs: HashSet<(&str, &str)> = pairs.collect();
         Ok(Game::new(Parts {
             receptacles,
             objects: made,
             places: places.iter().map(|id| names[id].clone()).collect(),
-            can_contain: can_contain.collect(),
+            can_contain: &|receptacle, object| pairs.contains(&(receptacle, object)),
             start: place_index[start],
             held,
             opened,
@@ -220,8 +226,8 @@ impl<'a> Facts<'a> {
 }
 
 /// A type without its ending.
-fn kind(name: &str) -> String {
-    name.strip_suffix("type").unwrap_or(name).to_owned()
+fn kind(name: &str) -> &str {
+    name.strip_suffix("type").unwrap_or(name)
 }
 
 /// The names that are shown: what the identifier begins with, and numbers that run down as identifiers ascend.
@@ -262,7 +268,7 @@ fn goal(section: &Item) -> Result<Goal, Misfit> {
     };
     let kind_of = |predicate: &str, variable: &str| {
         let find = |atom: &&Vec<&str>| atom[0] == predicate && atom.get(1) == Some(&variable);
-        atoms.iter().find(find).and_then(|atom| atom.get(2)).map(|name| kind(name)).ok_or_else(unknown)
+        atoms.iter().find(find).and_then(|atom| atom.get(2)).map(|name| kind(name).to_owned()).ok_or_else(unknown)
     };
     let inside: Vec<(&str, &str)> = (atoms.iter())
         .filter(|atom| atom[0] == "inreceptacle" && atom.len() == 3)

@@ -1,8 +1,6 @@
 //! Tasks that are made here: from a seed a floor plan, a goal that fits it, and things lying about. Every one is solved
 //! by the oracle before it is given away.
 
-use std::collections::HashSet;
-
 use accredit_core::rng::{Purpose, Stream};
 
 use super::expert::{self, Knowledge};
@@ -201,18 +199,16 @@ impl Things<'_> {
         });
         let objects = objects.collect();
         let inside = || self.lying.iter().enumerate().map(|(object, (_, receptacle))| (object, *receptacle));
-        let pairs = self.plan.counts().into_keys().flat_map(|receptacle| {
-            let inside = OBJECTS.iter().filter(move |object| object.goes_into(receptacle));
-            inside.map(move |object| (receptacle.to_owned(), object.name.to_owned()))
-        });
-        let can_contain: HashSet<(String, String)> = pairs.collect();
+        let can_contain = |receptacle: &str, kind: &str| {
+            OBJECTS.iter().find(|known| known.name == kind).is_some_and(|known| known.goes_into(receptacle))
+        };
         Game::new(Parts {
             at: inside().map(|(object, receptacle)| (object, receptacles[receptacle].place)).collect(),
             inside: inside().collect(),
             receptacles,
             objects,
             places: (0..=self.plan.places).map(|place| format!("loc {}", place + 1)).collect(),
-            can_contain,
+            can_contain: &can_contain,
             start: self.plan.places,
             held: None,
             opened: Vec::new(),

@@ -9,7 +9,8 @@ use crate::outside::{http, process};
 use crate::{Environment, EnvironmentError, Traits, frozen_lake};
 
 /// Every environment that there is.
-const ENVIRONMENTS: &[Entry] = &[entry::<frozen_lake::Settings>(), entry::<process::Settings>(), entry::<http::Settings>()];
+const ENVIRONMENTS: &[Entry] =
+    &[entry::<frozen_lake::Settings>(), entry::<process::Settings>(), entry::<http::Settings>()];
 
 /// The settings of an environment: what its table in a configuration holds beside the name, and the environment that
 /// they make.

@@ -21,14 +21,14 @@ use crossbeam::channel::Receiver;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use ureq::http::{HeaderName, HeaderValue, Uri};
 use ureq::Agent;
+use ureq::http::{HeaderName, HeaderValue, Uri};
 
+use super::Outside;
 use super::link::{Connect, Line, Link, excerpt, read_line, too_long};
 use super::openenv::{self, OpenEnv};
 use super::settings::{Limits, Supplies, check_workers};
 use super::workers::{Plan, Workers};
-use super::Outside;
 use crate::{Environment, EnvironmentError, Traits, registry};
 
 /// The settings of `http`.
@@ -124,11 +124,8 @@ impl registry::Settings for Settings {
             return openenv::build(self.urls, self.headers, self.openenv, self.settings, self.limits)
                 .map_err(|message| Self::misfit("urls", message));
         }
-        let connect = Servers {
-            urls: self.urls.clone(),
-            headers: self.headers.clone(),
-            limit: self.limits.max_message_bytes,
-        };
+        let connect =
+            Servers { urls: self.urls.clone(), headers: self.headers.clone(), limit: self.limits.max_message_bytes };
         let workers = Workers::of(Plan {
             settings: format!("http {}", serde_json::to_string(&self).expect("settings came from JSON")),
             count: self.workers.max(self.urls.len()),

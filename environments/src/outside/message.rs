@@ -100,7 +100,11 @@ pub(super) fn answers(line: &[u8], message: u64) -> Result<Vec<(Option<String>, 
     if parsed.answers.is_empty() {
         return Err(format!("its line has no `answers`; {}", wrote()));
     }
-    parsed.answers.into_iter().map(|answer| split(answer).ok_or_else(|| format!("an answer is no object; {}", wrote()))).collect()
+    parsed
+        .answers
+        .into_iter()
+        .map(|answer| split(answer).ok_or_else(|| format!("an answer is no object; {}", wrote())))
+        .collect()
 }
 
 /// An answer's id, and the rest.
@@ -214,7 +218,8 @@ struct TaskFields {
 impl Started {
     pub(super) fn read(fields: Map<String, Value>, supplies: &Supplies) -> Result<Self, String> {
         let StartedFields { observation, state, actions, expert, task } = read(fields)?;
-        let task = task.map(|task| Task { text: task.text.unwrap_or_default(), answer: task.answer }).unwrap_or_default();
+        let task =
+            task.map(|task| Task { text: task.text.unwrap_or_default(), answer: task.answer }).unwrap_or_default();
         if supplies.answers && task.answer.is_none() {
             return Err("missing field `task.answer`, and `supplies.answers` is true".to_owned());
         }
@@ -228,7 +233,7 @@ impl Played {
         let fields: PlayedFields = read(fields)?;
         let reward = fields.reward as f32;
         if !reward.is_finite() {
-            return Err(format!("`reward` is {}, which is no finite number of 32 bits", fields.reward));
+            return Err(format!("`reward` is {:e}, which is no finite number of 32 bits", fields.reward));
         }
         let PlayedFields { terminal, success, .. } = fields;
         let outcome = Outcome {
@@ -328,7 +333,11 @@ mod tests {
         });
         let check = |key: &str, value: Value, expected: &str| {
             let mut answer = fields(good.clone());
-            if value == json!("gone") { answer.remove(key) } else { answer.insert(key.to_owned(), value) };
+            if value == json!("gone") {
+                answer.remove(key)
+            } else {
+                answer.insert(key.to_owned(), value)
+            };
             let error = Played::read(answer, &ALL).unwrap_err();
             assert!(error.contains(expected), "{error}");
         };

@@ -23,11 +23,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::Outside;
 use super::child::ChildLink;
 use super::link::{Connect, Link};
 use super::settings::{Limits, Supplies, check_workers};
 use super::workers::{Plan, Workers};
-use super::Outside;
 use crate::{Environment, EnvironmentError, Traits, registry};
 
 /// The settings of `process`.

@@ -105,7 +105,7 @@ impl Link for ChildLink {
     }
 
     fn receive(&mut self, deadline: Instant, stop: &Receiver<()>) -> Result<Vec<u8>, String> {
-        let begun = Instant::now();
+        let time = deadline.saturating_duration_since(Instant::now());
         channel::select! {
             recv(self.lines) -> line => match line {
                 Ok(Ok(Line::Whole(line))) => Ok(line),
@@ -114,9 +114,7 @@ impl Link for ChildLink {
                 Ok(Err(error)) => Err(format!("its stdout cannot be read: {error}")),
             },
             recv(stop) -> _ => Err("nobody waits for it any more".to_owned()),
-            default(deadline.saturating_duration_since(begun)) => {
-                Err(format!("it gave no answer within {:.1} s", begun.elapsed().as_secs_f64()))
-            }
+            default(time) => Err(format!("it gave no answer within {:.1} s", time.as_secs_f64())),
         }
     }
 

@@ -159,9 +159,14 @@ pub(super) fn build(
     limits: Limits,
 ) -> Result<Box<dyn Environment>, String> {
     static MADE: AtomicUsize = AtomicUsize::new(0);
-    for url in &urls {
+    static REACHED: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
+    // Once, to find a wrong address early: a server that is away for a while fails episodes and not the run.
+    let mut reached = REACHED.lock().unwrap_or_else(PoisonError::into_inner);
+    for url in urls.iter().filter(|url| !reached.contains(*url)).collect::<Vec<_>>() {
         dial(url, Duration::from_secs_f64(limits.start_seconds))?;
+        reached.insert(url.clone());
     }
+    drop(reached);
     let turn = Turn::default();
     let first = MADE.fetch_add(1, Ordering::Relaxed);
     let terms = Terms { headers, openenv, reset, limits };

@@ -266,17 +266,19 @@ impl Worker {
         let result = sent.and_then(|()| {
             while calls.len() > 0 {
                 let line = link.receive(Instant::now() + limit, &self.stop)?;
-                for (id, answer) in message::answers(&line, self.message)? {
-                    let Some(call) = calls.as_slice().first() else {
-                        return Err("it gave more answers than were asked for".to_owned());
-                    };
+                let answers = message::answers(&line, self.message)?;
+                // All are looked at before any is dealt.
+                if answers.len() > calls.len() {
+                    return Err("it gave more answers than were asked for".to_owned());
+                }
+                for ((id, _), call) in answers.iter().zip(calls.as_slice()) {
                     if id.as_ref() != Some(&call.id) {
-                        let id = id.unwrap_or_default();
+                        let id = id.as_deref().unwrap_or_default();
                         return Err(format!("it answered for the id `{id}`, and `{}` was next", call.id));
                     }
-                    if let Some(call) = calls.next() {
-                        call.settle(Ok(Reply { life: self.life, answer }));
-                    }
+                }
+                for ((_, answer), call) in answers.into_iter().zip(calls.by_ref()) {
+                    call.settle(Ok(Reply { life: self.life, answer }));
                 }
             }
             Ok(())

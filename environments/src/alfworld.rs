@@ -239,6 +239,7 @@ pub(crate) fn with_one_game(game: OneGame<'_>) -> Result<Box<dyn Environment>, S
 }
 
 /// Where a single game is read.
+#[derive(Clone, Copy)]
 pub(crate) enum OneGame<'a> {
     File(&'a Path),
     Problem { text: &'a str, task: &'a str },

@@ -1,7 +1,7 @@
 //! The scripted experts: what to do next, and the thought that leads to it. The oracle knows where everything is; the
 //! explorer knows what it has seen, and where things of a kind can be.
 
-use super::game::Game;
+use super::game::{Ability, Game};
 use super::goal::{self, Goal};
 use super::state::{Command, Flag, State};
 
@@ -94,7 +94,7 @@ pub(super) fn aim(game: &Game, state: &State, knowledge: &Knowledge) -> Option<A
             let known = (game.targets.iter().copied()).filter(|object| {
                 knowledge.seen[*object]
                     && is_wanted(game, *object)
-                    && game.objects[*object].pickupable
+                    && game.objects[*object].can(Ability::PickUp)
                     && missing(object)
             });
             let fetch = pick(game, state, known).map(|(object, receptacle)| Aim::Fetch(object, receptacle));
@@ -162,7 +162,9 @@ pub(super) fn think(game: &Game, state: &State, aim: Aim) -> String {
 /// An object that the goal can be reached with.
 fn is_wanted(game: &Game, object: usize) -> bool {
     let treatable = match &game.goal {
-        Goal::Place { treatment, .. } => treatment.is_none_or(|treatment| game.objects[object].treatable(treatment)),
+        Goal::Place { treatment, .. } => {
+            treatment.is_none_or(|treatment| game.objects[object].can(treatment.ability()))
+        }
         Goal::Look { .. } => true,
     };
     treatable && game.targets.contains(&object)

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Misfit;
-use super::game::{Game, Object, Parts, Receptacle, Treatment};
+use super::game::{Ability, Game, Object, Parts, Receptacle, Treatment};
 use super::goal::Goal;
 use super::pddl::{self, Item};
 use super::state::Flag;
@@ -64,6 +64,17 @@ const PREDICATES: [(&str, usize); 26] = [
     ("holdsany", 1),
     ("moveable", 1),
     ("ison", 1),
+];
+
+/// The predicates that say what can be done with an object.
+const ABILITIES: [(&str, Ability); 7] = [
+    ("pickupable", Ability::PickUp),
+    ("cleanable", Ability::Clean),
+    ("heatable", Ability::Heat),
+    ("coolable", Ability::Cool),
+    ("sliceable", Ability::Slice),
+    ("toggleable", Ability::Toggle),
+    ("isreceptacleobject", Ability::Contain),
 ];
 
 impl<'a> Facts<'a> {
@@ -153,9 +164,7 @@ impl<'a> Facts<'a> {
             }
         });
         let receptacles: Vec<Receptacle> = receptacles.collect();
-        let [pickupable, cleanable, heatable] = ["pickupable", "cleanable", "heatable"].map(|name| self.which(name));
-        let [coolable, sliceable, toggleable] = ["coolable", "sliceable", "toggleable"].map(|name| self.which(name));
-        let container = self.which("isreceptacleobject");
+        let abilities = ABILITIES.map(|(predicate, ability)| (self.which(predicate), ability));
         let flags = [
             ("isclean", Flag::Clean),
             ("ishot", Flag::Hot),
@@ -176,19 +185,9 @@ impl<'a> Facts<'a> {
         let mut made: Vec<Object> = (objects.iter())
             .map(|id| {
                 let kind = kind(object_types.get(id).copied().unwrap_or_default());
-                Object {
-                    name: names[id].clone(),
-                    pickupable: pickupable.contains(id),
-                    cleanable: cleanable.contains(id),
-                    heatable: heatable.contains(id),
-                    coolable: coolable.contains(id),
-                    sliceable: sliceable.contains(id),
-                    toggleable: toggleable.contains(id),
-                    knife: ["knife", "butterknife"].contains(&kind.as_str()),
-                    container: container.contains(id),
-                    contents: Vec::new(),
-                    kind,
-                }
+                let stated = abilities.iter().filter(|(objects, _)| objects.contains(id)).map(|(_, ability)| *ability);
+                let cuts = ["knife", "butterknife"].contains(&kind.as_str()).then_some(Ability::Cut);
+                Object { name: names[id].clone(), abilities: stated.chain(cuts).collect(), contents: Vec::new(), kind }
             })
             .collect();
         for (inner, outer) in contents() {

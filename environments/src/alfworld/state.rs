@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::game::{Game, Treatment};
+use super::game::{Ability, Game, Treatment};
 
 /// Where the bits of a state are: rows of equal meaning in one flat array of words.
 #[derive(Clone, Copy, Debug)]
@@ -176,10 +176,10 @@ impl State {
             }
             for object in self.inside(game, receptacle) {
                 let kind = &game.objects[object];
-                if kind.toggleable && !commands.contains(&Command::Use(object)) {
+                if kind.can(Ability::Toggle) && !commands.contains(&Command::Use(object)) {
                     commands.push(Command::Use(object));
                 }
-                if self.held.is_none() && kind.pickupable && !self.is_closed(game, receptacle) {
+                if self.held.is_none() && kind.can(Ability::PickUp) && !self.is_closed(game, receptacle) {
                     commands.push(Command::Take(object, receptacle));
                 }
             }
@@ -191,13 +191,13 @@ impl State {
                     commands.push(Command::Put(held, receptacle));
                 }
                 if let Some(treatment) = game.receptacles[receptacle].treats
-                    && game.objects[held].treatable(treatment)
+                    && game.objects[held].can(treatment.ability())
                 {
                     commands.push(Command::Treat(treatment, held, receptacle));
                 }
             }
-            if game.objects[held].knife {
-                let sliceable = |object: &usize| game.objects[*object].sliceable;
+            if game.objects[held].can(Ability::Cut) {
+                let sliceable = |object: &usize| game.objects[*object].can(Ability::Slice);
                 let here = self.objects(game.layout, game.layout.at(self.place)).filter(sliceable);
                 commands.extend(here.map(|object| Command::Slice(object, held)));
             }

@@ -173,21 +173,18 @@ fn send(
         ureq::Error::Timeout(_) => format!("{url} gave no answer within {:.1} s", time.as_secs_f64()),
         error => format!("{url} cannot be asked: {error}"),
     };
-    let response = match body {
-        Some(body) => {
-            let mut request = AGENT.post(url).header("content-type", "application/json");
-            for (name, value) in headers {
-                request = request.header(name, value);
-            }
-            request.config().timeout_global(Some(time)).build().send(body)
+    let response = if let Some(body) = body {
+        let mut request = AGENT.post(url).header("content-type", "application/json");
+        for (name, value) in headers {
+            request = request.header(name, value);
         }
-        None => {
-            let mut request = AGENT.get(url);
-            for (name, value) in headers {
-                request = request.header(name, value);
-            }
-            request.config().timeout_global(Some(time)).build().call()
+        request.config().timeout_global(Some(time)).build().send(body)
+    } else {
+        let mut request = AGENT.get(url);
+        for (name, value) in headers {
+            request = request.header(name, value);
         }
+        request.config().timeout_global(Some(time)).build().call()
     };
     let response = response.map_err(failed)?;
     let status = response.status();

@@ -226,7 +226,7 @@ impl Session {
         let mut data = self.terms.reset.clone();
         data.insert("seed".to_owned(), json!(seed));
         let answer = match &mut line {
-            Line::Websocket(socket) => self.terms.talk(socket, "reset", data)?,
+            Line::Websocket(socket) => self.terms.talk(socket, "reset", &data)?,
             Line::Http(lease) => {
                 let answer = self.terms.post(&lease.0, "reset", &data)?;
                 self.terms.check_session(&lease.0)?;
@@ -244,7 +244,7 @@ impl Session {
     fn play(&mut self, action: Map<String, Value>) -> Result<Outcome, String> {
         let mut line = self.line.take().ok_or("there is no session")?;
         let Answer { observation, reward, done } = match &mut line {
-            Line::Websocket(socket) => self.terms.talk(socket, "step", action)?,
+            Line::Websocket(socket) => self.terms.talk(socket, "step", &action)?,
             Line::Http(lease) => {
                 let body = Map::from_iter([("action".to_owned(), Value::Object(action))]);
                 self.terms.post(&lease.0, "step", &body)?
@@ -280,7 +280,7 @@ impl Terms {
     }
 
     /// Sends a message over a WebSocket and waits for what comes back.
-    fn talk(&self, socket: &mut WebSocket<TcpStream>, kind: &str, data: Map<String, Value>) -> Result<Answer, String> {
+    fn talk(&self, socket: &mut WebSocket<TcpStream>, kind: &str, data: &Map<String, Value>) -> Result<Answer, String> {
         #[derive(Deserialize)]
         struct Envelope {
             r#type: String,

@@ -68,17 +68,17 @@ impl Workers {
         let workers = {
             let mut living = LIVING.lock().unwrap_or_else(PoisonError::into_inner);
             living.retain(|_, workers| workers.strong_count() > 0);
-            match living.get(&plan.settings).and_then(Weak::upgrade) {
-                Some(workers) => workers,
-                None => {
-                    let settings = plan.settings.clone();
-                    let workers = Arc::new(Self::start(plan).map_err(|error| CallError {
+            if let Some(workers) = living.get(&plan.settings).and_then(Weak::upgrade) {
+                workers
+            } else {
+                let settings = plan.settings.clone();
+                let workers =
+                    Arc::new(Self::start(plan).map_err(|error| CallError {
                         key: None,
                         message: format!("cannot start a thread: {error}"),
                     })?);
-                    living.insert(settings, Arc::downgrade(&workers));
-                    workers
-                }
+                living.insert(settings, Arc::downgrade(&workers));
+                workers
             }
         };
         if workers.shared.description.get().is_none() {

@@ -119,7 +119,8 @@ fn grid(text: &mut String, symbols: Symbols, board: &Board) {
 }
 
 fn coordinates(text: &mut String, board: &Board) {
-    const LABELS: [(&str, fn(Cell) -> bool); 5] = [
+    type Is = fn(Cell) -> bool;
+    const LABELS: [(&str, Is); 5] = [
         ("Targets", Cell::is_target),
         ("Boxes", |cell| cell == Cell::Box),
         ("Boxes on target", |cell| cell == Cell::BoxOnTarget),

@@ -351,7 +351,9 @@ fn games_that_do_not_count_are_left_out_and_none_is_an_error() {
     let change = |prefix: &str, change: &dyn Fn(&Path)| {
         let mut trials = trials(folder.path());
         trials.retain(|trial| trial.to_string_lossy().contains(prefix));
-        trials.iter().for_each(|trial| change(trial));
+        for trial in &trials {
+            change(trial);
+        }
     };
     change("pick_heat", &|trial| fs::remove_file(trial.join("game.tw-pddl")).unwrap());
     let unsolvable = |trial: &Path| {

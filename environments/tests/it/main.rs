@@ -3,7 +3,10 @@
 
 mod alfworld;
 mod frozen_lake;
+mod odd_actions;
 mod outside;
 mod pool;
+mod sokoban;
+mod sudoku;
 mod traces;
 mod webshop;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod alfworld;
+mod alfworld_data;
 mod frozen_lake;
 mod odd_actions;
 mod outside;

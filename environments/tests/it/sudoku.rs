@@ -200,7 +200,9 @@ proptest! {
                         let action = format!("place {number} at row {row} col {col}");
                         let mut again = sudoku(&settings);
                         again.reset(seed.into()).unwrap();
-                        played.iter().for_each(|action| { play(&mut *again, action); });
+                        for action in &played {
+                            play(&mut *again, action);
+                        }
                         prop_assert_eq!(play(&mut *again, &action).valid_action, turn.actions.contains(&action));
                     }
                 }
@@ -231,7 +233,7 @@ proptest! {
     fn unique_puzzles_have_the_clues_that_were_asked_for(seed: u32, clues in 6_usize..15) {
         let mut environment = sudoku(&json!({ "puzzle": "unique", "clues": clues }));
         let state = environment.reset(seed.into()).unwrap().state.unwrap();
-        prop_assert_eq!(state.chars().filter(|symbol| symbol.is_ascii_digit()).count(), clues);
+        prop_assert_eq!(state.chars().filter(char::is_ascii_digit).count(), clues);
         prop_assert!(breaks_no_rule(&state, 4));
     }
 }

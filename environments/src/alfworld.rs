@@ -36,7 +36,7 @@ mod tables;
 mod trial;
 mod wording;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -190,15 +190,14 @@ impl registry::Settings for Settings {
     }
 
     fn build(self) -> Result<Box<dyn Environment>, EnvironmentError> {
-        let catalogue = self.catalogue()?;
-        let wording = match &catalogue {
+        let (games, wording) = match self.catalogue()? {
             Some(catalogue) => {
                 let first = catalogue.game(0).map_err(|message| Self::misfit("data", message))?;
-                Arc::clone(&first.wording)
+                (Games::Folder(catalogue), Arc::clone(&first.wording))
             }
-            None => builtin::wording(),
+            None => (Games::Made, builtin::wording()),
         };
-        Ok(Box::new(Alfworld { settings: self, catalogue, wording, episode: None }))
+        Ok(Box::new(Alfworld { settings: self, games, wording, episode: None }))
     }
 }
 
@@ -216,9 +215,39 @@ impl Misfit {
     }
 }
 
+/// Where games come from.
+enum Games {
+    /// They are made here.
+    Made,
+    /// From a folder.
+    Folder(Arc<Catalogue>),
+    /// There is one, whatever the seed.
+    One(Arc<Game>),
+}
+
+/// An environment with one game and nothing in its observations but the game's own texts: that of a file
+/// `game.tw-pddl`, or that of a PDDL problem with the sentence that gives its task. The error is a message.
+pub(crate) fn with_one_game(game: OneGame<'_>) -> Result<Box<dyn Environment>, String> {
+    let game = match game {
+        OneGame::File(path) => catalogue::read_game(path)?,
+        OneGame::Problem { text, task } => problem::read(text, builtin::wording(), task.to_owned())
+            .map_err(|Misfit { line, message }| format!("initial_state.pddl, line {line}: {message}"))?,
+    };
+    let (settings, wording) =
+        (Settings { commands: Commands::Hidden, ..Settings::default() }, Arc::clone(&game.wording));
+    Ok(Box::new(Alfworld { settings, games: Games::One(Arc::new(game)), wording, episode: None }))
+}
+
+/// Where a single game is read.
+#[derive(Clone, Copy)]
+pub(crate) enum OneGame<'a> {
+    File(&'a Path),
+    Problem { text: &'a str, task: &'a str },
+}
+
 struct Alfworld {
     settings: Settings,
-    catalogue: Option<Arc<Catalogue>>,
+    games: Games,
     /// The wording of the first game, for the instructions.
     wording: Arc<Wording>,
     episode: Option<Episode>,
@@ -327,9 +356,10 @@ impl Environment for Alfworld {
 
     fn reset(&mut self, seed: u64) -> Result<Turn, EnvironmentError> {
         let Settings { split, house, ref task_types, expert, commands, .. } = self.settings;
-        let game = match &self.catalogue {
-            Some(catalogue) => catalogue.game(seed).map_err(EnvironmentError::Failed)?,
-            None => {
+        let game = match &self.games {
+            Games::One(game) => Arc::clone(game),
+            Games::Folder(catalogue) => catalogue.game(seed).map_err(EnvironmentError::Failed)?,
+            Games::Made => {
                 let game = trial::generate(seed, split, task_types, house);
                 Arc::new(game.ok_or_else(|| EnvironmentError::NoTask {
                     environment: <Settings as registry::Settings>::NAME,

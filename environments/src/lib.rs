@@ -15,12 +15,14 @@ mod error;
 mod frozen_lake;
 mod numpy_legacy;
 mod numpy_random;
+mod outside;
 mod pool;
 mod python_random;
 mod registry;
 mod sokoban;
 mod sudoku;
 pub mod traces;
+mod webshop;
 
 pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};
 pub use error::EnvironmentError;

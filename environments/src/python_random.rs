@@ -24,7 +24,6 @@ impl PythonRandom {
     }
 
     /// A number between `low` and `high`: `random.uniform(low, high)`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "drawn by webshop"))]
     pub(crate) fn uniform_between(&mut self, low: f64, high: f64) -> f64 {
         low + (high - low) * self.uniform()
     }
@@ -53,7 +52,6 @@ impl PythonRandom {
     }
 
     /// The places of `count` different items out of `n`: `random.sample(range(n), count)`.
-    #[cfg_attr(not(test), expect(dead_code, reason = "drawn by webshop"))]
     pub(crate) fn sample(&mut self, n: usize, count: usize) -> Vec<usize> {
         // Python draws from a list of all items where that is smaller than a set of the chosen ones.
         let mut set_size = 21;
@@ -100,6 +98,7 @@ mod tests {
 
     /// Two numbers, six dice of 1 to 5, six letters, two samples (one of each of Python's two ways), a number between
     /// two bounds, a shuffle, and a number 700 further on, where the generator has begun anew: as CPython 3.11 draws them.
+    #[expect(clippy::too_many_arguments, reason = "one of each draw")]
     fn check(
         seed: u64,
         uniform: [f64; 2],

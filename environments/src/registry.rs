@@ -5,7 +5,8 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::{did_you_mean, nearest};
-use crate::{Environment, EnvironmentError, Traits, alfworld, frozen_lake, sokoban, sudoku};
+use crate::outside::{http, process};
+use crate::{Environment, EnvironmentError, Traits, alfworld, frozen_lake, sokoban, sudoku, webshop};
 
 /// Every environment that there is.
 const ENVIRONMENTS: &[Entry] = &[
@@ -13,6 +14,9 @@ const ENVIRONMENTS: &[Entry] = &[
     entry::<sokoban::Settings>(),
     entry::<sudoku::Settings>(),
     entry::<alfworld::Settings>(),
+    entry::<webshop::Settings>(),
+    entry::<process::Settings>(),
+    entry::<http::Settings>(),
 ];
 
 /// The settings of an environment: what its table in a configuration holds beside the name, and the environment that
@@ -138,6 +142,11 @@ mod tests {
     #[test]
     fn every_environment_starts_with_its_defaults_and_keeps_what_its_traits_say() {
         for name in names() {
+            // What others play has to be told where they are.
+            if let Some(key) = [("process", "command"), ("http", "urls")].iter().find(|(of, _)| of == name) {
+                assert_eq!(traits(name, &Value::Null).unwrap_err().key(), Some(key.1));
+                continue;
+            }
             let traits = traits(name, &Value::Null).unwrap();
             let mut environment = make(name, &Map::new()).unwrap();
             let turn = environment.reset(7).unwrap();

@@ -155,7 +155,7 @@ fn read_json<T: for<'a> Deserialize<'a>>(path: &Path, expected: &str) -> Result<
 }
 
 /// Reads a game: its problem, and the wording of its grammar.
-fn read_game(path: &Path) -> Result<Game, String> {
+pub(super) fn read_game(path: &Path) -> Result<Game, String> {
     #[derive(Deserialize)]
     struct File {
         pddl_problem: String,

@@ -1,7 +1,7 @@
 //! The scripted experts: what to do next, and the thought that leads to it. The oracle knows where everything is; the
 //! explorer knows what it has seen, and where things of a kind can be.
 
-use super::game::Game;
+use super::game::{Ability, Game};
 use super::goal::{self, Goal};
 use super::state::{Command, Flag, State};
 
@@ -94,7 +94,7 @@ pub(super) fn aim(game: &Game, state: &State, knowledge: &Knowledge) -> Option<A
             let known = (game.targets.iter().copied()).filter(|object| {
                 knowledge.seen[*object]
                     && is_wanted(game, *object)
-                    && game.objects[*object].pickupable
+                    && game.objects[*object].can(Ability::PickUp)
                     && missing(object)
             });
             let fetch = pick(game, state, known).map(|(object, receptacle)| Aim::Fetch(object, receptacle));
@@ -135,7 +135,7 @@ pub(super) fn think(game: &Game, state: &State, aim: Aim) -> String {
             };
             format!("no {sought} known; {there} not searched")
         }
-        Aim::Fetch(fetched, _) => format!("{} is in {there}", object(fetched)),
+        Aim::Fetch(fetched, _) => format!("{} is at {there}", object(fetched)),
         Aim::Treat(treated, receptacle) => {
             let treatment = game.receptacles[receptacle].treats;
             let (word, verb) = treatment.map_or(("", ""), |treatment| (treatment.adjective(), treatment.verb()));
@@ -162,7 +162,9 @@ pub(super) fn think(game: &Game, state: &State, aim: Aim) -> String {
 /// An object that the goal can be reached with.
 fn is_wanted(game: &Game, object: usize) -> bool {
     let treatable = match &game.goal {
-        Goal::Place { treatment, .. } => treatment.is_none_or(|treatment| game.objects[object].treatable(treatment)),
+        Goal::Place { treatment, .. } => {
+            treatment.is_none_or(|treatment| game.objects[object].can(treatment.ability()))
+        }
         Goal::Look { .. } => true,
     };
     treatable && game.targets.contains(&object)
@@ -175,8 +177,11 @@ fn destination(game: &Game, state: &State, knowledge: &Knowledge, object: usize)
         game.targets.iter().filter(inside).count()
     };
     let fitting = game.destinations.iter().copied().filter(|receptacle| game.can_contain(*receptacle, object));
-    let most = fitting.clone().map(there).max()?;
-    nearest(game, state, fitting.filter(|receptacle| there(*receptacle) == most))
+    match fitting.clone().map(there).max()? {
+        0 => nearest(game, state, fitting),
+        // Not the nearest one: with one of two in each of two receptacles, that would change with every walk.
+        most => fitting.clone().find(|receptacle| there(*receptacle) == most),
+    }
 }
 
 /// The receptacle that is here, or else the first in the list.

@@ -27,6 +27,15 @@ impl Treatment {
         }
     }
 
+    /// The objects that can have it.
+    pub(super) fn ability(self) -> Ability {
+        match self {
+            Self::Clean => Ability::Clean,
+            Self::Heat => Ability::Heat,
+            Self::Cool => Ability::Cool,
+        }
+    }
+
     /// What it makes an object.
     pub(super) fn flag(self) -> Flag {
         match self {
@@ -77,6 +86,37 @@ pub(super) struct Receptacle {
     pub(super) treats: Option<Treatment>,
 }
 
+/// What can be done with an object, or what it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ability {
+    PickUp,
+    Clean,
+    Heat,
+    Cool,
+    Slice,
+    Toggle,
+    /// Slices others.
+    Cut,
+    /// Has things in it.
+    Contain,
+}
+
+/// A set of abilities: one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Abilities(u8);
+
+impl Abilities {
+    pub(super) fn has(self, ability: Ability) -> bool {
+        self.0 >> ability as u8 & 1 == 1
+    }
+}
+
+impl FromIterator<Ability> for Abilities {
+    fn from_iter<I: IntoIterator<Item = Ability>>(abilities: I) -> Self {
+        Self(abilities.into_iter().fold(0, |bits, ability| bits | 1 << ability as u8))
+    }
+}
+
 /// Something that can be carried, or switched on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Object {
@@ -84,27 +124,14 @@ pub(super) struct Object {
     pub(super) name: String,
     /// In lower case, without `type`: `mug`.
     pub(super) kind: String,
-    pub(super) pickupable: bool,
-    pub(super) cleanable: bool,
-    pub(super) heatable: bool,
-    pub(super) coolable: bool,
-    pub(super) sliceable: bool,
-    pub(super) toggleable: bool,
-    /// It cuts.
-    pub(super) knife: bool,
-    /// Things can be in it.
-    pub(super) container: bool,
+    pub(super) abilities: Abilities,
     /// The objects in it. They stay there in words when it is carried about: the rules do not move them.
     pub(super) contents: Vec<usize>,
 }
 
 impl Object {
-    pub(super) fn treatable(&self, treatment: Treatment) -> bool {
-        match treatment {
-            Treatment::Clean => self.cleanable,
-            Treatment::Heat => self.heatable,
-            Treatment::Cool => self.coolable,
-        }
+    pub(super) fn can(&self, ability: Ability) -> bool {
+        self.abilities.has(ability)
     }
 }
 
@@ -204,7 +231,7 @@ impl Game {
             Goal::Place { receptacle: kind, .. } => {
                 destinations = (0..receptacles.len()).filter(|index| receptacles[*index].kind == *kind).collect();
             }
-            Goal::Look { lamp, .. } => lamps = select(&|object| object.kind == *lamp && object.toggleable),
+            Goal::Look { lamp, .. } => lamps = select(&|object| object.kind == *lamp && object.can(Ability::Toggle)),
         }
         let mut game = Self {
             receptacles,
@@ -247,10 +274,7 @@ impl Game {
         for object in &self.objects {
             add(object.name.as_bytes());
             add(object.kind.as_bytes());
-            let Object { pickupable, cleanable, heatable, coolable, .. } = object;
-            let Object { sliceable, toggleable, knife, container, .. } = object;
-            let flags = [pickupable, cleanable, heatable, coolable, sliceable, toggleable, knife, container];
-            add(&flags.map(|flag| u8::from(*flag)));
+            add(&[object.abilities.0]);
             for inner in &object.contents {
                 add(&inner.to_le_bytes());
             }

@@ -74,8 +74,9 @@ impl Goal {
 
 /// An object has had what the task asks for.
 pub(super) fn is_treated(game: &Game, state: &State, treatment: Option<Treatment>, object: usize) -> bool {
-    treatment
-        .is_none_or(|treatment| game.objects[object].treatable(treatment) && state.has(game, treatment.flag(), object))
+    treatment.is_none_or(|treatment| {
+        game.objects[object].can(treatment.ability()) && state.has(game, treatment.flag(), object)
+    })
 }
 
 /// How many conditions of the goal hold, and how many there are, as ALFRED counts them: one for an object in its place;

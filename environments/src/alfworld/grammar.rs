@@ -187,8 +187,10 @@ fn list(list: &str, rules: &Rules) -> Result<Piece, String> {
         ("o", [inside]) if inside == "inreceptacle(o,r)" => Query::Inside,
         ("o", [holds]) if holds == "holds(a,o)" => Query::Held,
         ("o2", [contents]) if contents == "inreceptacleobject(o2,o)" => Query::Contents,
-        ("o" | "r", query) => self::query(query).ok_or_else(unknown)?,
-        _ => return Err(unknown()),
+        (variable, atoms) => match (variable, self::query(atoms)) {
+            ("r", Some(query @ (Query::Here | Query::Receptacles))) | ("o", Some(query @ Query::Floor)) => query,
+            _ => return Err(unknown()),
+        },
     };
     Ok(Piece::List { query, article })
 }

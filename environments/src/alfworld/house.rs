@@ -24,6 +24,9 @@ pub(super) enum House {
 const PLANS: u64 = 30;
 const UNSEEN: u64 = 6;
 
+/// How many plans are drawn for a number.
+const DRAWS: u64 = 1000;
+
 /// The probability that a receptacle is reached from the place of the one before it, if that is of its kind.
 const SHARED: f64 = 0.25;
 
@@ -42,8 +45,7 @@ impl FloorPlan {
         let stream = Stream::new(number, Purpose::Environment).with(room as u64).with(house as u64).with(draw);
         let mut plan = Self { receptacles: Vec::new(), places: 0 };
         for (position, &(kind, fewest, most)) in (0..).zip(room.receptacles()) {
-            let most = if house == House::Small { most.min(2) } else { most };
-            let fewest = fewest.min(most);
+            let (fewest, most) = if house == House::Small { (fewest.min(1), most.min(2)) } else { (fewest, most) };
             let count = fewest + stream.below(position, most - fewest + 1);
             for number in (1..=count).rev() {
                 let shares = number < count && stream.with(position).uniform(number) < SHARED;
@@ -80,9 +82,8 @@ fn draw(house: House) -> Vec<Vec<FloorPlan>> {
     let plans = |room: Room| {
         let mut met = HashSet::new();
         let plan = |number: u64| {
-            let mut draws = (0..).map(|draw| FloorPlan::draw(room, house, number, draw));
-            // Every kind of room has hundreds of different plans.
-            draws.find(|plan| met.insert(plan.counts())).expect("an endless iterator has a next item")
+            let mut draws = (0..DRAWS).map(|draw| FloorPlan::draw(room, house, number, draw));
+            draws.find(|plan| met.insert(plan.counts())).expect("a room has far more than thirty different plans")
         };
         (1..=PLANS).map(plan).collect()
     };

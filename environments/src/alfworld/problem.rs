@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Misfit;
-use super::game::{Game, Object, Parts, Receptacle, Treatment};
+use super::game::{Ability, Game, Object, Parts, Receptacle, Treatment};
 use super::goal::Goal;
 use super::pddl::{self, Item};
 use super::state::Flag;
@@ -64,6 +64,17 @@ const PREDICATES: [(&str, usize); 26] = [
     ("holdsany", 1),
     ("moveable", 1),
     ("ison", 1),
+];
+
+/// The predicates that say what can be done with an object.
+const ABILITIES: [(&str, Ability); 7] = [
+    ("pickupable", Ability::PickUp),
+    ("cleanable", Ability::Clean),
+    ("heatable", Ability::Heat),
+    ("coolable", Ability::Cool),
+    ("sliceable", Ability::Slice),
+    ("toggleable", Ability::Toggle),
+    ("isreceptacleobject", Ability::Contain),
 ];
 
 impl<'a> Facts<'a> {
@@ -153,9 +164,7 @@ impl<'a> Facts<'a> {
             }
         });
         let receptacles: Vec<Receptacle> = receptacles.collect();
-        let [pickupable, cleanable, heatable] = ["pickupable", "cleanable", "heatable"].map(|name| self.which(name));
-        let [coolable, sliceable, toggleable] = ["coolable", "sliceable", "toggleable"].map(|name| self.which(name));
-        let container = self.which("isreceptacleobject");
+        let abilities = ABILITIES.map(|(predicate, ability)| (self.which(predicate), ability));
         let flags = [
             ("isclean", Flag::Clean),
             ("ishot", Flag::Hot),
@@ -171,28 +180,22 @@ impl<'a> Facts<'a> {
         let inside = inside()
             .filter_map(|(object, receptacle)| Some((*object_index.get(object)?, *receptacle_index.get(receptacle)?)));
         let inside = inside.collect();
+        // A receptacle that is said to be at a place, or in something, is no thing to find there.
+        let at = at().filter_map(|(object, place)| Some((*object_index.get(object)?, place_index[place]))).collect();
         let held = self.all("holds").next().and_then(|(arguments, _)| object_index.get(arguments[1]).copied());
         let opened = self.which("opened").into_iter().filter_map(|id| receptacle_index.get(id).copied()).collect();
         let mut made: Vec<Object> = (objects.iter())
             .map(|id| {
                 let kind = kind(object_types.get(id).copied().unwrap_or_default());
-                Object {
-                    name: names[id].clone(),
-                    pickupable: pickupable.contains(id),
-                    cleanable: cleanable.contains(id),
-                    heatable: heatable.contains(id),
-                    coolable: coolable.contains(id),
-                    sliceable: sliceable.contains(id),
-                    toggleable: toggleable.contains(id),
-                    knife: ["knife", "butterknife"].contains(&kind.as_str()),
-                    container: container.contains(id),
-                    contents: Vec::new(),
-                    kind,
-                }
+                let stated = abilities.iter().filter(|(objects, _)| objects.contains(id)).map(|(_, ability)| *ability);
+                let cuts = ["knife", "butterknife"].contains(&kind.as_str()).then_some(Ability::Cut);
+                Object { name: names[id].clone(), abilities: stated.chain(cuts).collect(), contents: Vec::new(), kind }
             })
             .collect();
         for (inner, outer) in contents() {
-            made[object_index[outer]].contents.push(object_index[inner]);
+            if let (Some(inner), Some(outer)) = (object_index.get(inner), object_index.get(outer)) {
+                made[*outer].contents.push(*inner);
+            }
         }
         for object in &mut made {
             object.contents.sort_unstable();
@@ -207,7 +210,7 @@ impl<'a> Facts<'a> {
             held,
             opened,
             inside,
-            at: at().map(|(object, place)| (object_index[object], place_index[place])).collect(),
+            at,
             flags,
             goal,
             task,
@@ -346,6 +349,59 @@ fn collect<'a>(item: &'a Item, atoms: &mut Vec<Vec<&'a str>>) -> Result<(), Misf
                 std::iter::once(Some(head)).chain(arguments.iter().map(Item::word)).collect();
             atoms.push(words.ok_or_else(|| item.misfit(format!("`{head}` is no condition that a goal has here")))?);
             Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::LazyLock;
+
+    use flate2::read::GzDecoder;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::alfworld::builtin;
+
+    /// Some recorded problems.
+    static PROBLEMS: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let archive = &include_bytes!("../../tests/golden/alfworld_synth_problems.tar.gz")[..];
+        let mut problems = Vec::new();
+        for entry in tar::Archive::new(GzDecoder::new(archive)).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            if entry.path().unwrap().ends_with("initial_state.pddl") {
+                let mut text = String::new();
+                entry.read_to_string(&mut text).unwrap();
+                problems.push(text);
+            }
+        }
+        problems
+    });
+
+    proptest! {
+        #[test]
+        fn a_problem_with_other_words_in_it_is_a_game_or_an_error(
+            problem in 0..20_usize,
+            swaps in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..12),
+            choices in prop::collection::vec(0..1000_usize, 0..30),
+        ) {
+            let mut words: Vec<&str> = PROBLEMS[problem].split_inclusive([' ', ')']).collect();
+            for (to, from) in swaps {
+                let word = words[from.index(words.len())];
+                let to = to.index(words.len());
+                words[to] = word;
+            }
+            if let Ok(game) = read(&words.concat(), builtin::wording(), String::new()) {
+                let mut state = game.start.clone();
+                for choice in choices {
+                    let commands = state.commands(&game);
+                    let command = commands[choice % commands.len()];
+                    state.apply(&game, command);
+                    prop_assert!(!Wording::feedback(&game, &state, command).is_empty());
+                    state.key(&game);
+                }
+            }
         }
     }
 }

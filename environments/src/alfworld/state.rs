@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::game::{Game, Treatment};
+use super::game::{Ability, Game, Treatment};
 
 /// Where the bits of a state are: rows of equal meaning in one flat array of words.
 #[derive(Clone, Copy, Debug)]
@@ -176,10 +176,10 @@ impl State {
             }
             for object in self.inside(game, receptacle) {
                 let kind = &game.objects[object];
-                if kind.toggleable && !commands.contains(&Command::Use(object)) {
+                if kind.can(Ability::Toggle) && !commands.contains(&Command::Use(object)) {
                     commands.push(Command::Use(object));
                 }
-                if self.held.is_none() && kind.pickupable && !self.is_closed(game, receptacle) {
+                if self.held.is_none() && kind.can(Ability::PickUp) && !self.is_closed(game, receptacle) {
                     commands.push(Command::Take(object, receptacle));
                 }
             }
@@ -191,13 +191,13 @@ impl State {
                     commands.push(Command::Put(held, receptacle));
                 }
                 if let Some(treatment) = game.receptacles[receptacle].treats
-                    && game.objects[held].treatable(treatment)
+                    && game.objects[held].can(treatment.ability())
                 {
                     commands.push(Command::Treat(treatment, held, receptacle));
                 }
             }
-            if game.objects[held].knife {
-                let sliceable = |object: &usize| game.objects[*object].sliceable;
+            if game.objects[held].can(Ability::Cut) {
+                let sliceable = |object: &usize| game.objects[*object].can(Ability::Slice);
                 let here = self.objects(game.layout, game.layout.at(self.place)).filter(sliceable);
                 commands.extend(here.map(|object| Command::Slice(object, held)));
             }
@@ -267,5 +267,79 @@ impl State {
     /// The words of the rows, for the game's fingerprint.
     pub(super) fn words(&self) -> &[u64] {
         &self.words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::alfworld::Split;
+    use crate::alfworld::goal::TaskType;
+    use crate::alfworld::house::House;
+    use crate::alfworld::trial;
+
+    /// The states of a walk of this many commands.
+    fn walk(game: &Game, choices: &[usize]) -> Vec<State> {
+        let mut states = vec![game.start.clone()];
+        for choice in choices {
+            let mut state = states[states.len() - 1].clone();
+            let mut commands = state.commands(game);
+            // Most commands only go somewhere.
+            if choice % 3 > 0 {
+                commands.retain(|command| !matches!(command, Command::GoTo(_)));
+            }
+            state.apply(game, commands[choice / 3 % commands.len()]);
+            states.push(state);
+        }
+        states
+    }
+
+    proptest! {
+        #[test]
+        fn keys_are_equal_where_states_are(
+            seed in 0..1000_u64,
+            first in prop::collection::vec(0..3000_usize, 0..40),
+            second in prop::collection::vec(0..3000_usize, 0..40),
+        ) {
+            let game = trial::generate(seed, Split::Train, &TaskType::ALL, House::Small).unwrap();
+            let mut states = walk(&game, &first);
+            states.extend(walk(&game, &second));
+            let keys: Vec<String> = states.iter().map(|state| state.key(&game)).collect();
+            for (state, key) in states.iter().zip(&keys) {
+                for (other, other_key) in states.iter().zip(&keys) {
+                    prop_assert_eq!(state == other, key == other_key);
+                }
+            }
+        }
+
+        #[test]
+        fn a_thing_is_in_one_place(
+            seed in 0..1000_u64,
+            choices in prop::collection::vec(0..3000_usize, 0..60),
+        ) {
+            let game = trial::generate(seed, Split::Train, &TaskType::ALL, House::Full).unwrap();
+            for state in walk(&game, &choices) {
+                for object in 0..game.objects.len() {
+                    let inside = (0..game.receptacles.len()).filter(|receptacle| state.is_inside(&game, object, *receptacle));
+                    let inside: Vec<usize> = inside.collect();
+                    prop_assert_eq!(inside.len() + usize::from(state.held == Some(object)), 1);
+                    let at = (0..game.places.len()).filter(|place| state.get(game.layout.at(*place), object));
+                    let expected = inside.iter().map(|receptacle| game.receptacles[*receptacle].place);
+                    prop_assert!(at.eq(expected));
+                    let (hot, cool) = (state.has(&game, Flag::Hot, object), state.has(&game, Flag::Cool, object));
+                    prop_assert!(!(hot && cool));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn games_with_equal_content_have_equal_first_keys_and_others_do_not() {
+        let make = |seed| trial::generate(seed, Split::Train, &TaskType::ALL, House::Full).unwrap();
+        let keys: Vec<String> = (0..200).map(|seed| make(seed).start.key(&make(seed))).collect();
+        let different: std::collections::HashSet<&String> = keys.iter().collect();
+        assert_eq!(different.len(), keys.len());
     }
 }

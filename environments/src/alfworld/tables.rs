@@ -1,23 +1,25 @@
 //! What there is in houses that are made here: kinds of receptacles and objects, in which rooms they are, what can be
 //! done with them and what goes where. What goes where and what can be treated are the tables of ALFRED.
 
+use super::game::{Abilities, Ability};
+
 /// A kind of room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Room {
     Kitchen,
-    LivingRoom,
+    Living,
     Bedroom,
     Bathroom,
 }
 
 impl Room {
-    pub(super) const ALL: [Self; 4] = [Self::Kitchen, Self::LivingRoom, Self::Bedroom, Self::Bathroom];
+    pub(super) const ALL: [Self; 4] = [Self::Kitchen, Self::Living, Self::Bedroom, Self::Bathroom];
 
     /// Its letter in the table of objects.
     fn letter(self) -> char {
         match self {
             Self::Kitchen => 'K',
-            Self::LivingRoom => 'L',
+            Self::Living => 'L',
             Self::Bedroom => 'B',
             Self::Bathroom => 'T',
         }
@@ -41,7 +43,7 @@ impl Room {
                 ("stoveburner", 2, 4),
                 ("toaster", 1, 1),
             ],
-            Self::LivingRoom => &[
+            Self::Living => &[
                 ("armchair", 0, 2),
                 ("cabinet", 0, 4),
                 ("coffeetable", 1, 2),
@@ -109,6 +111,7 @@ pub(super) fn is_openable(receptacle: &str) -> bool {
 pub(super) struct Kind {
     pub(super) name: &'static str,
     rooms: &'static str,
+    /// It can be cleaned (`c`), heated (`h`), cooled (`o`), sliced (`s`), it cuts (`k`), it contains things (`r`).
     abilities: &'static str,
     receptacles: &'static str,
 }
@@ -118,9 +121,17 @@ impl Kind {
         self.rooms.contains(room.letter())
     }
 
-    /// It can be cleaned (`c`), heated (`h`), cooled (`o`), sliced (`s`), it cuts (`k`), it holds things (`r`).
-    pub(super) fn has(&self, ability: char) -> bool {
-        self.abilities.contains(ability)
+    /// What can be done with it. All that is in the table can be carried.
+    pub(super) fn abilities(&self) -> Abilities {
+        let ability = |letter: char| match letter {
+            'c' => Ability::Clean,
+            'h' => Ability::Heat,
+            'o' => Ability::Cool,
+            's' => Ability::Slice,
+            'k' => Ability::Cut,
+            _ => Ability::Contain,
+        };
+        std::iter::once(Ability::PickUp).chain(self.abilities.chars().map(ability)).collect()
     }
 
     pub(super) fn goes_into(&self, receptacle: &str) -> bool {

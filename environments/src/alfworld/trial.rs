@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use accredit_core::rng::{Purpose, Stream};
 
 use super::expert::{self, Knowledge};
-use super::game::{Game, Object, Parts, Receptacle, Treatment};
+use super::game::{Ability, Game, Object, Parts, Receptacle, Treatment};
 use super::goal::{self, Goal, TaskType};
 use super::house::{self, FloorPlan, House};
 use super::tables::{self, Kind, OBJECTS, Room};
@@ -85,7 +85,7 @@ fn attempt(draws: &mut Draws, split: Split, types: &[TaskType], house: House) ->
     let task_type = draws.pick(types)?;
     let room = draws.pick(match task_type {
         TaskType::Place | TaskType::PlaceTwo => &Room::ALL[..],
-        TaskType::Look => &[Room::LivingRoom, Room::Bedroom],
+        TaskType::Look => &[Room::Living, Room::Bedroom],
         TaskType::Clean => &[Room::Kitchen, Room::Bathroom],
         TaskType::Heat | TaskType::Cool => &[Room::Kitchen],
     })?;
@@ -94,12 +94,10 @@ fn attempt(draws: &mut Draws, split: Split, types: &[TaskType], house: House) ->
     let plan = &plans[number];
     let kinds: Vec<&'static str> = plan.counts().into_keys().collect();
     let treatment = task_type.treatment();
-    let ability = treatment.map(|treatment| match treatment {
-        Treatment::Clean => 'c',
-        Treatment::Heat => 'h',
-        Treatment::Cool => 'o',
-    });
-    let wanted = |object: &&Kind| object.is_in(room) && ability.is_none_or(|ability| object.has(ability));
+    let wanted = |object: &&Kind| {
+        let treatable = |treatment: Treatment| object.abilities().has(treatment.ability());
+        object.is_in(room) && treatment.is_none_or(treatable)
+    };
     let object = draws.pick(&OBJECTS.iter().filter(wanted).collect::<Vec<_>>())?;
     // Where the object is to go: a kind of receptacle, or a kind of lamp.
     let end = if task_type == TaskType::Look {
@@ -126,7 +124,7 @@ fn attempt(draws: &mut Draws, split: Split, types: &[TaskType], house: House) ->
     }
     let mut others: Vec<&Kind> =
         OBJECTS.iter().filter(|other| other.is_in(room) && other.name != object.name).collect();
-    for _ in 0..draws.between(kinds) {
+    for _ in 0..draws.between(kinds).min(others.len()) {
         let other = others.swap_remove(draws.below(others.len()));
         for _ in 0..draws.between(each) {
             // What goes nowhere in this room is not there.
@@ -196,22 +194,10 @@ impl Things<'_> {
         self.lying.sort_by_key(|(kind, _)| *kind);
         let objects = self.lying.iter().enumerate().map(|(index, (kind, _))| {
             let known = OBJECTS.iter().find(|known| known.name == *kind);
-            let has = |ability| known.is_some_and(|known| known.has(ability));
+            let abilities = known.map_or_else(|| [Ability::Toggle].into_iter().collect(), Kind::abilities);
             // Numbers run down within a kind.
             let number = self.lying[index..].iter().take_while(|(other, _)| other == kind).count();
-            Object {
-                name: format!("{kind} {number}"),
-                kind: (*kind).to_owned(),
-                pickupable: known.is_some(),
-                cleanable: has('c'),
-                heatable: has('h'),
-                coolable: has('o'),
-                sliceable: has('s'),
-                toggleable: tables::LAMPS.contains(kind),
-                knife: has('k'),
-                container: has('r'),
-                contents: Vec::new(),
-            }
+            Object { name: format!("{kind} {number}"), kind: (*kind).to_owned(), abilities, contents: Vec::new() }
         });
         let objects = objects.collect();
         let inside = || self.lying.iter().enumerate().map(|(object, (_, receptacle))| (object, *receptacle));

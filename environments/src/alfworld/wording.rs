@@ -4,7 +4,7 @@
 //! conditions and lists are queries over facts; those that the games use are known here by their text, and any other is
 //! refused, so that a text is either the original's or an error.
 
-use super::game::{Game, Treatment};
+use super::game::{Ability, Game, Treatment};
 use super::state::{Command, Flag, State};
 
 /// The actions of a game, as its grammar names them.
@@ -294,9 +294,9 @@ fn holds(fact: Fact, scene: Scene<'_>) -> bool {
         Fact::Openable => receptacle.is_some_and(|receptacle| game.receptacles[receptacle].openable),
         Fact::Opened => receptacle.is_some_and(|receptacle| state.is_open(receptacle)),
         Fact::HoldsAny => state.held.is_some(),
-        Fact::Container => object_is(&|object| game.objects[object].container),
-        Fact::Toggleable => object_is(&|object| game.objects[object].toggleable),
-        Fact::Sliceable => object_is(&|object| game.objects[object].sliceable),
+        Fact::Container => object_is(&|object| game.objects[object].can(Ability::Contain)),
+        Fact::Toggleable => object_is(&|object| game.objects[object].can(Ability::Toggle)),
+        Fact::Sliceable => object_is(&|object| game.objects[object].can(Ability::Slice)),
         Fact::Has(flag) => object_is(&|object| state.has(game, flag, object)),
         Fact::Some(query) => {
             let mut some = false;

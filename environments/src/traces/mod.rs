@@ -4,10 +4,12 @@
 //! A trace is a file of JSON objects, one per line, plain or compressed with gzip. Which environment it is of is seen in
 //! its first line. To add a format: a file beside this one with a recogniser and a replay, and a line in [`FORMATS`].
 
+mod alfworld;
 mod frozen_lake;
 mod ragen;
 mod sokoban;
 mod sudoku;
+mod webshop;
 
 use std::fs;
 use std::io::{self, Read};
@@ -19,7 +21,8 @@ use serde_json::{Map, Value};
 use crate::EnvironmentError;
 
 /// Every format that there is.
-const FORMATS: &[Format] = &[frozen_lake::FORMAT, sokoban::FORMAT, sudoku::FORMAT];
+const FORMATS: &[Format] =
+    &[alfworld::FORMAT, frozen_lake::FORMAT, sokoban::FORMAT, sudoku::FORMAT, webshop::PAGES, webshop::SEARCHES];
 
 /// A kind of trace.
 struct Format {

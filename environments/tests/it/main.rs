@@ -1,9 +1,12 @@
 //! The environments through the crate's public face.
 #![allow(clippy::unwrap_used)]
 
+mod alfworld;
 mod frozen_lake;
 mod odd_actions;
+mod outside;
 mod pool;
 mod sokoban;
 mod sudoku;
 mod traces;
+mod webshop;

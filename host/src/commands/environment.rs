@@ -11,7 +11,7 @@ use accredit_core::rng::{Purpose, Stream};
 use accredit_environments::{Environment, FailureKind, Pool, Traits, Turn};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::print;
 use crate::{
@@ -145,7 +145,7 @@ impl Which {
             return Err(loaded.error_at("environment", "there is no environment to play in", None).into());
         };
         let (name, parameters) = (environment.name, environment.parameters);
-        let value = serde_json::Value::Object(parameters.clone());
+        let value = Value::Object(parameters.clone());
         let traits = accredit_environments::traits(&name, &value)
             .and_then(|traits| accredit_environments::make(&name, &parameters).map(|_| traits))
             .map_err(|error| {
@@ -202,6 +202,9 @@ fn describe(which: &Which, seed: u64) -> Result<()> {
         for line in property["description"].as_str().unwrap_or_default().lines() {
             text.push_str(&format!("      {line}\n"));
         }
+        for (choice, meaning) in choices(&schema, property) {
+            text.push_str(&format!("      - {choice}: {meaning}\n"));
+        }
     }
     text.push_str(&format!("\nwhat the agent is told\n{}\n\nthe task of seed {seed}\n", environment.instructions()));
     let task = environment.task();
@@ -210,6 +213,17 @@ fn describe(which: &Which, seed: u64) -> Result<()> {
     }
     text.push_str(&format!("{}\nactions: {}\n", turn.observation, turn.actions.join(" | ")));
     print(&text)
+}
+
+/// The values of a setting that has a fixed set of them, and what each means.
+fn choices<'a>(schema: &'a Value, property: &'a Value) -> Vec<(&'a str, String)> {
+    let definition = property["$ref"].as_str().and_then(|path| schema.pointer(path.strip_prefix('#')?));
+    let entries = definition.unwrap_or(property)["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let choice = |entry: &'a Value| {
+        let meaning = entry["description"].as_str().unwrap_or_default();
+        Some((entry["const"].as_str()?, meaning.lines().collect::<Vec<_>>().join(" ")))
+    };
+    entries.iter().filter_map(choice).collect()
 }
 
 /// A line of the player that is no action.
@@ -430,11 +444,11 @@ fn transcript(episode: &Asked) -> String {
     text
 }
 
-fn record(episode: &Asked) -> serde_json::Value {
+fn record(episode: &Asked) -> Value {
     match &episode.played {
         Err(message) => json!({ "seed": episode.seed, "copy": episode.copy, "failed": message }),
         Ok(Episode { task, turns }) => {
-            let steps: Vec<serde_json::Value> = turns
+            let steps: Vec<Value> = turns
                 .iter()
                 .map(|turn| {
                     json!({

@@ -81,6 +81,9 @@ pub fn signals(metrics: &mut Metrics, scored: Scored, batch: &Batch) {
     if scored.reference_tokens > 0 {
         metrics.put(names::REFERENCE_TOKENS, scored.reference_tokens as f64);
     }
+    if let Some(old) = batch.table.f32(OLD_LOGPROB) {
+        metrics.put(names::SURPRISAL, -moments(old.iter().map(|logprob| f64::from(*logprob))).0);
+    }
     if let Some(entropy) = batch.table.f32(ENTROPY) {
         metrics.put(names::ENTROPY_MEAN, moments(entropy.iter().map(|entropy| f64::from(*entropy))).0);
     }

@@ -6,10 +6,10 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use super::{Study, interval::Interval, runs::run_name};
-use crate::telemetry::{Metrics, RunFolder, metrics, names};
-
-/// Smallest share of the time that a part is listed with.
-const LISTED: f64 = 0.001;
+use crate::{
+    config::Loaded,
+    telemetry::{Metrics, RunFolder, metrics, names},
+};
 
 /// One run, in numbers.
 #[derive(Serialize)]
@@ -28,12 +28,17 @@ struct Outcome {
 }
 
 impl Outcome {
+    /// None of a run that is not done.
     fn read(study: &Study, arm: &str, seed: u64) -> Result<Option<Self>> {
-        let file = RunFolder::at(&study.path().join(run_name(arm, seed))).metrics();
-        if !file.exists() {
+        let folder = RunFolder::at(&study.path().join(run_name(arm, seed)));
+        if !folder.metrics().exists() {
             return Ok(None);
         }
-        let lines = metrics::read(&file)?;
+        let lines = metrics::read(&folder.metrics())?;
+        let iterations = Loaded::read(&[folder.config()], &[])?.config.iterations;
+        if (lines.len() as u64) < iterations {
+            return Ok(None);
+        }
         let mut success = BTreeMap::new();
         for (done, line) in (1..).zip(&lines) {
             if let Some(before) = line.get(&format!("{}{}", names::BEFORE, names::EVAL_SUCCESS)) {
@@ -95,7 +100,7 @@ pub fn write(study: &Study) -> Result<String> {
         arms.push(outcomes);
     }
     if arms.iter().all(Vec::is_empty) {
-        bail!("{} holds no run of this study yet", study.path().display());
+        bail!("{} holds no run of this study that is done", study.path().display());
     }
     let text = text(study, &arms);
     let all: Vec<&Outcome> = arms.iter().flatten().collect();
@@ -112,7 +117,7 @@ fn text(study: &Study, arms: &[Vec<Outcome>]) -> String {
     let mut text = format!("# {}\n\n", study.name);
     let missing = study.arms.len() * study.seeds.len() - arms.iter().map(Vec::len).sum::<usize>();
     if missing > 0 {
-        let _ = writeln!(text, "{missing} runs have not begun.\n");
+        let _ = writeln!(text, "{missing} runs are not done and take no part.\n");
     }
     for table in [success(study, arms), curves(study, arms), followed(study, arms), shares(study, arms)] {
         text.push_str(&table);
@@ -231,9 +236,9 @@ fn shares(study: &Study, arms: &[Vec<Outcome>]) -> String {
         for (part, share) in outcomes.iter().flat_map(Outcome::shares) {
             *mean.entry(part).or_default() += share / outcomes.len() as f64;
         }
-        let mut parts: Vec<(String, f64)> = mean.into_iter().filter(|(_, share)| *share >= LISTED).collect();
+        let mut parts: Vec<(String, f64)> = mean.into_iter().collect();
         parts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let parts: Vec<String> = parts.iter().map(|(part, share)| format!("{part} {:.1}", 100.0 * share)).collect();
+        let parts: Vec<String> = parts.iter().map(|(part, share)| format!("{part} {}", short(100.0 * share))).collect();
         vec![arm.name.clone(), parts.join(", ")]
     });
     let caption = "Share of an iteration's time by part, without evaluations, %; a scheme's time is part of another's.";
@@ -268,6 +273,7 @@ mod tests {
         for (arm, seed, success) in runs {
             let run = folder.join("pairs").join(run_name(arm, *seed));
             fs::create_dir_all(&run).unwrap();
+            fs::write(run.join("config.resolved.toml"), "iterations = 2").unwrap();
             let line = |done: usize| {
                 serde_json::json!({
                     "iteration": done, "val/success_rate": success[done], "actor/entropy": done + 1,
@@ -300,7 +306,7 @@ mod tests {
             "| a | 45.0 | 40.0 |\n",
             "`actor/entropy`\n\n| arm | mean |",
             "| b | 1.50 ± 0 | 1.00 ± 0 | 2.00 ± 0 | 0.500 ± 0 |\n",
-            "| a | gen 75.0 |\n",
+            "| a | gen 75.0, scheme/grpo 5.00e-8 |\n",
         ] {
             assert!(text.contains(expected), "{expected} is not in\n{text}");
         }
@@ -313,8 +319,10 @@ mod tests {
     fn runs_that_are_missing_are_said() {
         let folder = tempfile::tempdir().unwrap();
         assert!(write(&study(folder.path(), &[])).unwrap_err().to_string().contains("holds no run"));
-        let text = write(&study(folder.path(), &[("b", 2, [0.5, 0.5])])).unwrap();
-        assert!(text.contains("3 runs have not begun") && text.contains("| a | 0 | - |"), "{text}");
+        let study = study(folder.path(), &[("a", 2, [0.5, 0.5]), ("b", 2, [0.5, 0.5])]);
+        fs::write(study.path().join("a-s2/config.resolved.toml"), "iterations = 3").unwrap();
+        let text = write(&study).unwrap();
+        assert!(text.contains("3 runs are not done") && text.contains("| a | 0 | - |"), "{text}");
         assert!(text.contains("| b | 1 | 50.0 | - (a) |"), "{text}");
     }
 

@@ -210,7 +210,8 @@ fn play_all(
                 None => still.push((job, child)),
                 Some(status) if status.success() && (told || done(&job)) => {
                     before += job.iterations_done();
-                    progress.say(&format!("{} is done", job.name));
+                    let how = if done(&job) { "done" } else { "stopped, and can go on" };
+                    progress.say(&format!("{} is {how}", job.name));
                 }
                 Some(_) => {
                     progress.say(&format!("{} failed; see {}", job.name, job.output().display()));

@@ -32,6 +32,9 @@ pub const THINK_SHARE: &str = "response/think_token_ratio";
 pub const MISMATCH: &str = "rollout/logprob_diff/mean";
 /// Tokens that went through the frozen reference, prompts included; not there without one.
 pub const REFERENCE_TOKENS: &str = "reference/tokens";
+/// Mean surprisal (negative log-probability before the update) of the tokens that were sampled: an estimate of the
+/// policy's entropy that needs no pass of its own.
+pub const SURPRISAL: &str = "actor/surprisal";
 /// Mean entropy of the sampling distribution over response tokens, where something reads it.
 pub const ENTROPY_MEAN: &str = "actor/entropy";
 /// Prefix of rank correlations over the iteration's groups: mean energy of the reference against the variance of

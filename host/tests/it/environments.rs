@@ -23,7 +23,13 @@ fn every_environment_is_listed_and_described() {
         assert!(list.contains(name), "{list}");
     }
     let page = text(&["describe", "frozen-lake", "--set", "success_rate=1.0"]);
-    for part in ["expert: yes", "success_rate (1.0, default 0.8)", "The ice is not slippery.", "actions: Left | Down"] {
+    for part in [
+        "expert: yes",
+        "success_rate (1.0, default 0.8)",
+        "The ice is not slippery.",
+        "actions: Left | Down",
+        "- gym: ",
+    ] {
         assert!(page.contains(part), "{part} is not in\n{page}");
     }
 }

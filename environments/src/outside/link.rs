@@ -1,0 +1,100 @@
+//! What a worker needs of whatever carries its messages, and lines of bounded length.
+
+use std::io::{BufRead, Read};
+use std::time::Instant;
+
+use crossbeam::channel::Receiver;
+
+/// Carries messages to one server that holds episodes. Errors are texts for people; after one the link is given up.
+pub(super) trait Link: Send {
+    /// Sends one line. Its answer must be there by the deadline where the link cannot wait for single lines.
+    fn send(&mut self, line: String, deadline: Instant) -> Result<(), String>;
+
+    /// The next line that came back, without its end. Waits until the deadline, or until `stop` is disconnected.
+    fn receive(&mut self, deadline: Instant, stop: &Receiver<()>) -> Result<Vec<u8>, String>;
+
+    /// Ends what can be ended after a failure, and says what is known about it: the end of a sentence, or nothing.
+    fn post_mortem(&mut self) -> String;
+
+    /// Ends what can be ended, in peace.
+    fn end(&mut self);
+
+    /// Whether it dies with the host, so that there is no need to close its episodes one by one.
+    fn is_own(&self) -> bool;
+}
+
+/// Makes links.
+pub(super) trait Connect: Send + Sync {
+    /// Makes the link of a worker.
+    fn connect(&self, worker: usize) -> Result<Box<dyn Link>, String>;
+}
+
+/// A line, or why there is none.
+pub(super) enum Line {
+    Whole(Vec<u8>),
+    /// It is longer than allowed.
+    TooLong,
+    /// The other side has closed; this is what came after the last line's end.
+    End(Vec<u8>),
+}
+
+/// The next line of at most `limit` bytes, without its end.
+pub(super) fn read_line(reader: &mut impl BufRead, limit: usize) -> std::io::Result<Line> {
+    let mut line = Vec::new();
+    // One byte more than allowed tells a line of just the right length from one that is too long.
+    reader.by_ref().take(limit as u64 + 1).read_until(b'\n', &mut line)?;
+    Ok(if line.pop_if(|last| *last == b'\n').is_some() {
+        Line::Whole(line)
+    } else if line.len() > limit {
+        Line::TooLong
+    } else {
+        Line::End(line)
+    })
+}
+
+/// The error for a line that is too long.
+pub(super) fn too_long(limit: usize) -> String {
+    format!("it wrote a line of more than {limit} bytes (`limits.max_message_bytes`)")
+}
+
+/// The beginning of what was written, for an error.
+pub(super) fn excerpt(bytes: &[u8]) -> String {
+    const SHOWN: usize = 200;
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN * 4)]);
+    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
+    if text.chars().nth(SHOWN).is_some() || bytes.len() > SHOWN * 4 {
+        shown.push_str("...");
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &[u8], limit: usize) -> Vec<String> {
+        let mut reader = text;
+        let mut lines = Vec::new();
+        loop {
+            match read_line(&mut reader, limit).unwrap() {
+                Line::Whole(line) => lines.push(excerpt(&line)),
+                Line::TooLong => return [lines, vec!["too long".to_owned()]].concat(),
+                Line::End(rest) => return [lines, vec![format!("end {}", excerpt(&rest))]].concat(),
+            }
+        }
+    }
+
+    #[test]
+    fn lines_have_a_longest_length() {
+        assert_eq!(lines(b"ab\n\nabcd\nabc", 4), ["ab", "", "abcd", "end abc"]);
+        assert_eq!(lines(b"ab\nabcde\n", 4), ["ab", "too long"]);
+        assert_eq!(lines(b"", 4), ["end "]);
+        assert_eq!(lines(b"abcd", 4), ["end abcd"]);
+    }
+
+    #[test]
+    fn an_excerpt_is_short_and_printable() {
+        assert_eq!(excerpt(b"a\x1b\xff"), "a\\u{1b}\u{fffd}");
+        assert_eq!(excerpt(&[b'x'; 1000]).len(), 203);
+    }
+}

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Message, WebSocket};
 
 use super::Phase;
-use super::link::excerpt;
+use super::link::{Deadline, excerpt};
 use super::settings::{Limits, Supplies};
 use crate::{Demonstration, Environment, EnvironmentError, Outcome, Turn};
 
@@ -275,10 +275,6 @@ impl Session {
 }
 
 impl Terms {
-    fn answer_time(&self) -> Duration {
-        Duration::from_secs_f64(self.limits.answer_seconds)
-    }
-
     /// Sends a message over a WebSocket and waits for what comes back.
     fn talk(&self, socket: &mut WebSocket<TcpStream>, kind: &str, data: &Map<String, Value>) -> Result<Answer, String> {
         #[derive(Deserialize)]
@@ -286,15 +282,14 @@ impl Terms {
             r#type: String,
             data: Value,
         }
-        let deadline = Instant::now() + self.answer_time();
-        let late = || format!("it gave no answer within {:.1} s", self.limits.answer_seconds);
+        let deadline = Deadline::in_seconds(self.limits.answer_seconds);
         let broken = |error: &dyn std::fmt::Display| format!("the WebSocket broke: {error}");
         let message = json!({ "type": kind, "data": data }).to_string();
         socket.send(Message::text(message)).map_err(|error| broken(&error))?;
         let text = loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.left();
             if left.is_zero() {
-                return Err(late());
+                return Err(deadline.late("it"));
             }
             socket.get_ref().set_read_timeout(Some(left)).map_err(|error| broken(&error))?;
             match socket.read() {
@@ -306,7 +301,7 @@ impl Terms {
                 Err(tungstenite::Error::Io(error))
                     if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) =>
                 {
-                    return Err(late());
+                    return Err(deadline.late("it"));
                 }
                 Err(error) => return Err(broken(&error)),
             }
@@ -344,7 +339,13 @@ impl Terms {
 
     fn ask<T: serde::de::DeserializeOwned>(&self, url: &str, path: &str, body: Option<String>) -> Result<T, String> {
         let address = format!("{}/{path}", url.trim_end_matches('/'));
-        let bytes = super::http::ask(&address, &self.headers, body, self.answer_time(), self.limits.max_message_bytes)?;
+        let bytes = super::http::ask(
+            &address,
+            &self.headers,
+            body,
+            Deadline::in_seconds(self.limits.answer_seconds),
+            self.limits.max_message_bytes,
+        )?;
         parse(&bytes).map_err(|error| format!("{address}: {error}"))
     }
 }

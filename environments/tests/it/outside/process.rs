@@ -1,6 +1,7 @@
 //! `process` with a server that misbehaves.
 
 use std::cell::RefCell;
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -315,7 +316,8 @@ fn processes_die_with_a_host_that_is_killed() {
     if std::env::var_os(HOST).is_some() {
         let mut environment = environment("process", &server("orphan", &json!({})));
         environment.reset(1).unwrap();
-        println!("pid {}", numbers(&feedback(environment.as_mut(), "count"))[3]);
+        let [.., pid] = numbers(&feedback(environment.as_mut(), "count"));
+        writeln!(std::io::stdout(), "pid {pid}").unwrap();
         // It reads no stdin and heeds no signal that can be refused; meanwhile the host ends as on a second Ctrl-C.
         thread::spawn(move || environment.step(Some("stubborn"), ""));
         thread::sleep(Duration::from_millis(300));

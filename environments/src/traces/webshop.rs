@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{Format, Line, Trace, TraceError};
+use super::{Format, Trace, TraceError};
 use crate::webshop::rank;
 use crate::{Environment, make};
 

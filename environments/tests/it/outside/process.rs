@@ -311,7 +311,6 @@ fn processes_end_with_their_last_environment() {
 const HOST: &str = "ACCREDIT_TEST_HOST";
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the copy tells this test its process")]
 fn processes_die_with_a_host_that_is_killed() {
     if std::env::var_os(HOST).is_some() {
         let mut environment = environment("process", &server("orphan", &json!({})));

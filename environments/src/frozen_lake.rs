@@ -28,14 +28,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::numpy_random::Pcg64;
-use crate::{Demonstration, Environment, EnvironmentError, Outcome, Task, Traits, Turn, registry};
+use crate::{Demonstration, Environment, EnvironmentError, Outcome, Task, Traits, Turn, action_list, registry};
 use expert::Plan;
 use map::{Cell, Map};
 use motion::Direction;
 use view::View;
-
-/// What stands between the actions of one answer.
-const SEPARATOR: &str = "||";
 
 /// The settings of `frozen-lake`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -152,43 +149,36 @@ impl Episode {
     }
 
     /// Plays one action and says what happened.
-    fn play(&mut self, intended: Direction, success_rate: f64) -> String {
+    fn play(&mut self, intended: Direction, success_rate: f64, feedback: &mut String) {
         let actual = motion::pick(motion::outcomes(intended, success_rate), self.ice.uniform());
         let next = self.map.neighbour(self.place, actual);
         self.place = next.unwrap_or(self.place);
         self.used += 1;
-        let slipped = if actual == intended { "" } else { "slipped and " };
-        let moved = match next {
-            Some(_) => format!("You {slipped}moved {}", actual.name()),
-            None => format!("You {slipped}ran into the {} edge", actual.name()),
+        let (before, after) = if next.is_some() { ("moved ", "") } else { ("ran into the ", " edge") };
+        let end = match self.map.cells[self.place] {
+            Cell::Floor => ".",
+            Cell::Hole => " and fell into a hole.",
+            Cell::Goal => " and reached the goal.",
         };
-        match self.map.cells[self.place] {
-            Cell::Floor => format!("{moved}."),
-            Cell::Hole => format!("{moved} and fell into a hole."),
-            Cell::Goal => format!("{moved} and reached the goal."),
+        let space = if feedback.is_empty() { "" } else { " " };
+        let slipped = if actual == intended { "" } else { "slipped and " };
+        for part in [space, "You ", slipped, before, actual.name(), after, end] {
+            feedback.push_str(part);
         }
     }
 
     fn turn(&self, view: View) -> Turn {
         let actions: &[Direction] = if self.is_over() { &[] } else { &Direction::ALL };
+        let state = view::grid(&self.map, self.place);
         Turn {
-            observation: view::show(view, &self.map, self.place),
-            state: Some(view::grid(&self.map, self.place)),
+            observation: match view {
+                View::Grid => state.clone(),
+                view => view::show(view, &self.map, self.place),
+            },
+            state: Some(state),
             actions: actions.iter().map(|direction| direction.name().to_owned()).collect(),
         }
     }
-}
-
-/// The actions of an answer, and whether it holds nothing else.
-fn parse(action: Option<&str>, max_actions: usize) -> (Vec<Direction>, bool) {
-    let text = action.unwrap_or_default();
-    let parts: Vec<&str> = match max_actions {
-        1 => vec![text.trim()],
-        _ => text.split(SEPARATOR).map(str::trim).filter(|part| !part.is_empty()).take(max_actions).collect(),
-    };
-    let directions: Vec<Direction> = parts.iter().filter_map(|part| Direction::parse(part)).collect();
-    let valid = !directions.is_empty() && directions.len() == parts.len();
-    (directions, valid)
 }
 
 impl Environment for FrozenLake {
@@ -201,15 +191,12 @@ impl Environment for FrozenLake {
         } else {
             "The ice is not slippery.".to_owned()
         };
-        let answer = match self.settings.max_actions_per_turn {
-            1 => "Answer with one action.".to_owned(),
-            n => format!("Answer with 1 to {n} actions, separated by {SEPARATOR}; they are played in order."),
-        };
         format!(
             "You are on a frozen lake. Walk to the goal without falling into a hole. {ice} \
-             At the edge of the lake you stay where you are.\n{}\nActions: {}. {answer}",
+             At the edge of the lake you stay where you are.\n{}\nActions: {}. {}",
             view::legend(self.settings.view),
             Direction::ALL.map(Direction::name).join(", "),
+            action_list::instruction(self.settings.max_actions_per_turn),
         )
     }
 
@@ -239,14 +226,18 @@ impl Environment for FrozenLake {
         if episode.is_over() {
             return Err(EnvironmentError::EpisodeOver);
         }
-        let (directions, valid_action) = parse(action, self.settings.max_actions_per_turn);
-        let mut feedback = Vec::new();
+        let (directions, valid_action) =
+            action_list::parse(action, self.settings.max_actions_per_turn, Direction::parse);
+        let mut feedback = String::with_capacity(64);
         if !valid_action {
             let what = if action.is_some() { "Not a valid action" } else { "No action" };
-            feedback.push(format!("{what}: the actions are {}.", Direction::ALL.map(Direction::name).join(", ")));
+            feedback.push_str(what);
+            feedback.push_str(": the actions are ");
+            feedback.push_str(&Direction::ALL.map(Direction::name).join(", "));
+            feedback.push('.');
         }
         for direction in directions {
-            feedback.push(episode.play(direction, self.settings.success_rate));
+            episode.play(direction, self.settings.success_rate, &mut feedback);
             if episode.is_over() {
                 break;
             }
@@ -257,7 +248,7 @@ impl Environment for FrozenLake {
             terminal: episode.is_over(),
             success,
             valid_action,
-            feedback: feedback.join(" "),
+            feedback,
             turn: episode.turn(self.settings.view),
         })
     }

@@ -1,5 +1,5 @@
 //! Text environments for agents: the trait that they share ([`Environment`]), the registry that makes one by its name
-//! ([`make`]), and the pool that plays many in threads ([`Pool`]).
+//! ([`make`]), the pool that plays many in threads ([`Pool`]), and the replay of recorded traces ([`traces`]).
 //!
 //! Open `environment.rs` first, then `frozen_lake.rs` for a whole environment. To add one: a module with its settings
 //! and its rules, and a line in the table of `registry.rs`.
@@ -8,13 +8,21 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod action_list;
+mod alfworld;
 mod environment;
 mod error;
 mod frozen_lake;
+mod numpy_legacy;
 mod numpy_random;
 mod outside;
 mod pool;
+mod python_random;
 mod registry;
+mod sokoban;
+mod sudoku;
+pub mod traces;
+mod webshop;
 
 pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};
 pub use error::EnvironmentError;

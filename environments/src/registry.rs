@@ -6,11 +6,18 @@ use serde_json::{Map, Value};
 
 use crate::error::{did_you_mean, nearest};
 use crate::outside::{http, process};
-use crate::{Environment, EnvironmentError, Traits, frozen_lake};
+use crate::{Environment, EnvironmentError, Traits, alfworld, frozen_lake, sokoban, sudoku, webshop};
 
 /// Every environment that there is.
-const ENVIRONMENTS: &[Entry] =
-    &[entry::<frozen_lake::Settings>(), entry::<process::Settings>(), entry::<http::Settings>()];
+const ENVIRONMENTS: &[Entry] = &[
+    entry::<frozen_lake::Settings>(),
+    entry::<sokoban::Settings>(),
+    entry::<sudoku::Settings>(),
+    entry::<alfworld::Settings>(),
+    entry::<webshop::Settings>(),
+    entry::<process::Settings>(),
+    entry::<http::Settings>(),
+];
 
 /// The settings of an environment: what its table in a configuration holds beside the name, and the environment that
 /// they make.

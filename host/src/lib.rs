@@ -10,6 +10,7 @@
 //! | [`rollout`] | playing episodes, and the files that hold them |
 //! | [`critic`] | the value model, where a scheme needs one |
 //! | [`scoring`], [`update`], [`checkpoint`] | signals, optimiser steps, and what a run needs to go on |
+//! | [`study`] | configurations times seeds, and what came out |
 //! | [`telemetry`] | the run folder, metrics, progress |
 //!
 //! What runs a model is behind the feature `torch`, which is on by default.
@@ -28,6 +29,8 @@ pub mod rollout;
 pub mod run;
 #[cfg(feature = "torch")]
 pub mod scoring;
+#[cfg(feature = "torch")]
+pub mod study;
 pub mod telemetry;
 #[cfg(feature = "torch")]
 pub mod update;

@@ -1,7 +1,7 @@
 //! A run. THE loop is [`Run::train`]: collect, score, credit, update, evaluate, report, save. Start reading there.
 
 mod start;
-mod stop;
+pub mod stop;
 mod summary;
 mod warm_start;
 
@@ -48,6 +48,8 @@ pub struct Run {
     tokenizer: Tokenizer,
     prompter: Prompter,
     collector: Collector,
+    /// Plays the held-out tasks, where their environment has other settings.
+    evaluator: Option<Collector>,
     tasks: Tasks,
     policy: Model,
     reference: Option<Model>,
@@ -277,7 +279,7 @@ impl Run {
             &self.policy,
             &self.tokenizer,
             &self.prompter,
-            &mut self.collector,
+            self.evaluator.as_mut().unwrap_or(&mut self.collector),
             self.tasks.held_out(),
         )
     }

@@ -1,9 +1,16 @@
-//! Exponentials over many numbers at once: code that the compiler turns into vector instructions, with the same bits on
-//! every machine.
+//! Exponentials, logarithms and sums over many numbers at once: code that the compiler turns into vector instructions,
+//! with the same bits on every machine.
 //!
-//! The standard library's `exp` is a call per number. The ones here are short straight lines of additions,
+//! The standard library's `exp` and `ln` are a call per number. The ones here are short straight lines of additions,
 //! multiplications and bit operations, so that a loop over them becomes a loop over vectors. No operation is fused and
 //! none is reordered: a vector's element is exactly what the scalar code gives.
+//!
+//! What becomes a column of 32 bits can be computed in 32 bits: [`exp_f32`] is twice to three times as fast as [`exp`]. Sums
+//! are in 64 bits whatever they are of.
+//!
+//! Three things keep a loop from becoming one over vectors, or make it slow: a jump in it, so choose between two numbers and
+//! not between two ways; a conditional store (`if c { out[i] = x }`, also as `out[i] = if c { x } else { out[i] }`), so
+//! choose a factor; and one sum of floats that runs along, so write into a block and give it to [`sum`].
 #![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
 /// A loop that runs with the widest vectors that this processor and this crate know; see [`run`].
@@ -88,10 +95,76 @@ pub fn exp(x: f64) -> f64 {
     if x > HIGHEST { f64::INFINITY } else { result }
 }
 
+/// `e^x` in 32 bits, to within 1 ulp of the exact value. Above 88.72 it is infinite; below -86.6, where the result is under
+/// 3e-38, it is 0; NaN stays NaN.
+#[inline(always)]
+pub fn exp_f32(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0;
+    const LOWEST: f32 = -86.6;
+    const HIGHEST: f32 = 88.722_83;
+    // As in `exp`, with a polynomial of degree 6 (relative error 1e-8).
+    const LN_2_HIGH: f32 = 0.693_359_4;
+    const LN_2_LOW: f32 = -2.121_944_4e-4;
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
+    let r2 = r * r;
+    let low = 0.5 + 0.166_665_77 * r;
+    let high = (0.041_666_555 + 0.008_363_179 * r) + 0.001_392_618_4 * r2;
+    let power = 1.0 + (r + r2 * (low + r2 * high));
+    let scale = f32::from_bits(shifted.to_bits().wrapping_add(126) << 23);
+    let result = power * scale * 2.0;
+    let result = if x < LOWEST { 0.0 } else { result };
+    if x > HIGHEST { f32::INFINITY } else { result }
+}
+
+/// The natural logarithm to within 1 ulp of the exact value. Of 0 it is minus infinity, of a negative number NaN; infinity
+/// and NaN stay.
+///
+/// `x = 2^n m` with `m` between the roots of 1/2 and 2; then `ln m = 2 artanh(s)` with `s = (m - 1) / (m + 1)`, whose series
+/// in `s^2` is cut to a polynomial (Chebyshev interpolation, relative error 5e-18).
+#[inline(always)]
+pub fn ln(x: f64) -> f64 {
+    // The root of 1/2 as bits, so that what lies between it and the root of 2 has an exponent of 0.
+    const ROOT: u64 = 0x3fe6_a09e_667f_3bcd;
+    const MANTISSA: u64 = (1 << 52) - 1;
+    // In the lowest bits of 2^52 an integer is its own number.
+    const INTEGER: f64 = 4_503_599_627_370_496.0;
+    const LN_2_HIGH: f64 = 0.693_147_180_369_123_8;
+    const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
+    // Numbers with few bits are made larger first.
+    let small = x < f64::MIN_POSITIVE;
+    let bits = (if small { x * 18_014_398_509_481_984.0 } else { x }).to_bits();
+    // Above 0 for every number: 2000 is taken off again.
+    let offset = bits.wrapping_sub(ROOT).wrapping_add(2000 << 52);
+    let exponent = f64::from_bits((offset >> 52) | INTEGER.to_bits()) - INTEGER;
+    let n = exponent - if small { 2054.0 } else { 2000.0 };
+    let m = f64::from_bits((bits.wrapping_sub(ROOT) & MANTISSA).wrapping_add(ROOT));
+    let f = m - 1.0;
+    let s = f / (m + 1.0);
+    let (s2, s4) = (s * s, (s * s) * (s * s));
+    let low = 0.666_666_666_666_667 + 0.399_999_999_998_994_4 * s2;
+    let middle = 0.285_714_286_260_032_7 + 0.222_222_111_302_598_77 * s2;
+    let high = (0.181_828_894_556_749_46 + 0.153_317_106_182_107_72 * s2) + 0.146_165_854_248_886_22 * s4;
+    // 2 s is f - s f: what the quotient's rounding lost is a small part of it.
+    let tail = s2 * ((low + s4 * middle) + (s4 * s4) * high);
+    let half = 0.5 * f * f;
+    let result = n * LN_2_HIGH - ((half - (s * (half + tail) + n * LN_2_LOW)) - f);
+    let result = if x == f64::INFINITY { x } else { result };
+    let result = if x == 0.0 { f64::NEG_INFINITY } else { result };
+    if (x < 0.0) | x.is_nan() { f64::NAN } else { result }
+}
+
 /// `1 / (1 + e^-x)`, between 0 and 1, with a relative error below 1e-15.
 #[inline(always)]
 pub fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + exp(-x))
+}
+
+/// [`sigmoid`] in 32 bits, with a relative error below 3e-7.
+#[inline(always)]
+pub fn sigmoid_f32(x: f32) -> f32 {
+    1.0 / (1.0 + exp_f32(-x))
 }
 
 /// The sum, in eight parts that are added at the end: fast, and the same for the same numbers in the same order.
@@ -110,6 +183,20 @@ pub fn sum(values: &[f64]) -> f64 {
         total += value;
     }
     total
+}
+
+/// The sum of numbers of 32 bits in 64, in sixteen parts that are added at the end: the same for the same numbers in the
+/// same order.
+#[inline(always)]
+pub fn sum_f32(values: &[f32]) -> f64 {
+    let (chunks, rest) = values.as_chunks::<16>();
+    let mut parts = [0.0; 16];
+    for chunk in chunks {
+        for (part, value) in parts.iter_mut().zip(chunk) {
+            *part += f64::from(*value);
+        }
+    }
+    sum(&parts) + rest.iter().map(|value| f64::from(*value)).sum::<f64>()
 }
 
 /// [`exp`] of every element, in place.
@@ -167,6 +254,33 @@ mod tests {
     }
 
     #[test]
+    fn in_32_bits_it_is_the_rounded_exact_value_or_its_neighbour() {
+        for (low, high) in [(-1.0, 1.0), (-20.0, 20.0), (-86.5, 88.7), (-1e-6, 1e-6)] {
+            for x in over(low, high) {
+                let x = x as f32;
+                let exact = f64::from(x).exp() as f32;
+                assert!(exp_f32(x).to_bits().abs_diff(exact.to_bits()) <= 1, "{x:?}: {:?} and {exact:?}", exp_f32(x));
+                let expected = 1.0 / (1.0 + (-f64::from(x)).exp());
+                assert!((f64::from(sigmoid_f32(x)) - expected).abs() <= 3e-7 * expected, "{x:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_logarithm_is_the_standard_library_s_within_its_rounding() {
+        let check = |x: f64| assert!(ulps(ln(x), x.ln()) <= 1, "{x:?}: {:?} and {:?}", ln(x), x.ln());
+        for (low, high) in [(0.5, 2.0), (0.999, 1.001), (1e-9, 1.0), (1.0, 1e9)] {
+            over(low, high).for_each(check);
+        }
+        over(-1070.0, 1020.0).for_each(|exponent| check(exponent.exp2()));
+        for (x, expected) in [(0.0, f64::NEG_INFINITY), (-0.0, f64::NEG_INFINITY), (f64::INFINITY, f64::INFINITY)] {
+            assert_eq!(ln(x), expected);
+        }
+        assert_eq!(ln(1.0).to_bits(), 0.0_f64.to_bits());
+        assert!([-1.0, f64::NEG_INFINITY, f64::NAN].iter().all(|x| ln(*x).is_nan()));
+    }
+
+    #[test]
     fn the_ends_are_defined() {
         assert_eq!(exp(0.0).to_bits(), 1.0_f64.to_bits());
         assert_eq!(exp(-0.0).to_bits(), 1.0_f64.to_bits());
@@ -174,6 +288,10 @@ mod tests {
         assert_eq!((exp(-708.0), exp(f64::NEG_INFINITY)), (0.0, 0.0));
         assert!(exp(709.7).is_finite() && exp(-707.0) > 0.0);
         assert!(exp(f64::NAN).is_nan() && sigmoid(f64::NAN).is_nan());
+        assert_eq!((exp_f32(0.0), exp_f32(f32::INFINITY), exp_f32(f32::NEG_INFINITY)), (1.0, f32::INFINITY, 0.0));
+        assert_eq!((exp_f32(88.8), exp_f32(-87.0)), (f32::INFINITY, 0.0));
+        assert!(exp_f32(88.7).is_finite() && exp_f32(-86.5) > 0.0 && exp_f32(f32::NAN).is_nan());
+        assert_eq!((sigmoid_f32(f32::NEG_INFINITY), sigmoid_f32(0.0), sigmoid_f32(f32::INFINITY)), (0.0, 0.5, 1.0));
         assert_eq!((sigmoid(f64::NEG_INFINITY), sigmoid(0.0), sigmoid(f64::INFINITY)), (0.0, 0.5, 1.0));
     }
 
@@ -202,6 +320,8 @@ mod tests {
         for count in 0..40_u32 {
             let values: Vec<f64> = (0..count).map(f64::from).collect();
             assert_eq!(sum(&values), values.iter().sum::<f64>());
+            let single: Vec<f32> = values.iter().map(|value| *value as f32).collect();
+            assert_eq!(sum_f32(&single), values.iter().sum::<f64>());
         }
     }
 }

@@ -1,9 +1,6 @@
-//! `frozen-lake` against a recording of RAGEN's environment, and what holds for every seed.
-
-use std::io::Read;
+//! `frozen-lake`: its settings, its rules, and what holds for every seed. `traces.rs` has the recording of the original.
 
 use accredit_environments::{Environment, EnvironmentError, Traits, make, traits};
-use flate2::read::GzDecoder;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -13,39 +10,6 @@ fn lake(settings: &Value) -> Box<dyn Environment> {
 
 fn refused(settings: &Value) -> EnvironmentError {
     make("frozen-lake", settings.as_object().unwrap()).err().unwrap()
-}
-
-/// The recording: one line per reset (`t` 0) and per action, on three kinds of maps.
-fn recording() -> Vec<Value> {
-    let mut text = String::new();
-    GzDecoder::new(&include_bytes!("../golden/frozenlake.jsonl.gz")[..]).read_to_string(&mut text).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-#[test]
-fn every_line_of_the_recording_is_played_back() {
-    let lines = recording();
-    assert_eq!(lines.len(), 936);
-    let mut environment = lake(&json!({}));
-    for line in &lines {
-        let seed = line["seed"].as_u64().unwrap();
-        if line["t"] == 0 {
-            environment = lake(&json!({
-                "size": line["size"], "p_frozen": line["p"], "success_rate": line["success_rate"], "view": "grid_coord",
-            }));
-            assert_eq!(environment.reset(seed).unwrap().observation, line["obs"], "{line}");
-            continue;
-        }
-        let action = ["Left", "Down", "Right", "Up"][line["action"].as_u64().unwrap() as usize - 1];
-        let outcome = environment.step(Some(action), "").unwrap();
-        assert_eq!(outcome.turn.observation, line["obs"], "{line}");
-        assert_eq!(f64::from(outcome.reward), line["reward"].as_f64().unwrap(), "{line}");
-        assert_eq!(outcome.terminal, line["done"], "{line}");
-        assert_eq!(outcome.success, line["success"], "{line}");
-        assert_eq!(outcome.valid_action, line["action_is_valid"], "{line}");
-        let stayed = outcome.feedback.contains("edge");
-        assert_eq!(!stayed, line["action_is_effective"].as_bool().unwrap(), "{line}");
-    }
 }
 
 #[test]

@@ -15,6 +15,8 @@ use crate::{credit::Pipeline, critic::Learner, scoring::Teachers};
 
 /// Version of the files' meaning.
 const VERSION: u32 = 1;
+/// Folder of a checkpoint that holds the policy.
+const MODEL: &str = "model";
 /// Folder of a checkpoint that holds the teachers.
 const TEACHERS: &str = "teachers";
 /// Folder of the critic.
@@ -54,7 +56,7 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// The policy as a Hugging Face folder.
     pub fn model(&self) -> PathBuf {
-        self.path.join("model")
+        self.path.join(MODEL)
     }
 
     /// The folder of the teachers; not there if the run had none.
@@ -123,12 +125,12 @@ pub fn save(
             progress.schemes.insert(scheme.label().to_owned(), to_hex(&state));
         }
     }
-    let path = checkpoints.join(format!("iteration_{iteration:06}"));
+    let path = path_of(checkpoints, iteration);
     let aside = checkpoints.join(format!(".iteration_{iteration:06}.partial"));
     if aside.exists() {
         fs::remove_dir_all(&aside).with_context(|| format!("cannot remove {}", aside.display()))?;
     }
-    let folder = aside.join("model");
+    let folder = aside.join(MODEL);
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     model.save(&folder)?;
     copy_tokenizer(tokenizer, &folder)?;
@@ -154,6 +156,15 @@ pub fn save(
         fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))?;
     }
     Ok(())
+}
+
+fn path_of(checkpoints: &Path, iteration: u64) -> PathBuf {
+    checkpoints.join(format!("iteration_{iteration:06}"))
+}
+
+/// Where the policy of an iteration is, if its checkpoint is kept.
+pub fn model_of(checkpoints: &Path, iteration: u64) -> PathBuf {
+    path_of(checkpoints, iteration).join(MODEL)
 }
 
 /// Copies the tokenizer's files into a model folder.

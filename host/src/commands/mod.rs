@@ -3,7 +3,10 @@
 mod colour;
 mod config;
 mod credit;
+mod environment;
 mod plugin;
+#[cfg(feature = "torch")]
+mod study;
 #[cfg(feature = "torch")]
 mod train;
 
@@ -48,11 +51,17 @@ enum Command {
     /// Show what a run would do: hooks, signals, passes over the model, memory
     #[cfg(feature = "torch")]
     Plan(train::Plan),
+    /// Run configurations with several seeds, side by side, and report what came out
+    #[cfg(feature = "torch")]
+    Study(study::Study),
     #[cfg(not(feature = "torch"))]
     #[command(flatten)]
     Absent(Absent),
     /// Compute the credit of rollouts that were read from a file
     Credit(credit::Credit),
+    /// List, describe, play and time environments
+    #[command(subcommand)]
+    Env(environment::Env),
     /// List, inspect and make plugins
     #[command(subcommand)]
     Plugin(plugin::Plugin),
@@ -71,7 +80,7 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum Absent {
     /// Not in this program: it was built without libtorch
-    #[command(aliases = ["resume", "eval", "plan"], disable_help_flag = true)]
+    #[command(aliases = ["resume", "eval", "plan", "study"], disable_help_flag = true)]
     Train {
         /// Whatever the command would have been given
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
@@ -132,14 +141,17 @@ fn run(command: Command) -> Result<()> {
         Command::Eval(eval) => eval.run(),
         #[cfg(feature = "torch")]
         Command::Plan(plan) => plan.run(),
+        #[cfg(feature = "torch")]
+        Command::Study(study) => study.run(),
         #[cfg(not(feature = "torch"))]
         Command::Absent(Absent::Train { .. }) => {
             anyhow::bail!(
-                "train, resume, eval and plan need libtorch, which this program was built without; \
+                "train, resume, eval, plan and study need libtorch, which this program was built without; \
                  `cargo xtask quickstart` fetches it and builds the rest"
             )
         }
         Command::Credit(credit) => credit.run(),
+        Command::Env(env) => env.run(),
         Command::Plugin(plugin) => plugin.run(),
         Command::Config(config) => config.run(),
         Command::Completions { shell } => {

@@ -15,6 +15,9 @@ pub struct Train {
     /// The name of the run and of its folder
     #[arg(long = "run-name")]
     name: Option<String>,
+    /// Begin with the policy of this Hugging Face folder, in place of the configuration's model and warm start
+    #[arg(long, value_name = "MODEL")]
+    from: Option<PathBuf>,
     #[command(flatten)]
     plugins: PluginPath,
     /// Show the plan and the resolved configuration, and stop
@@ -24,7 +27,10 @@ pub struct Train {
 
 impl Train {
     pub fn run(self) -> Result<()> {
-        let loaded = self.config.load()?;
+        let mut loaded = self.config.load()?;
+        if let Some(policy) = &self.from {
+            loaded = loaded.with_policy(policy)?;
+        }
         let options = Options { plugin_path: self.plugins.folders, name: self.name };
         if self.dry_run {
             return print(&format!("{}\n{}", plan_text(&loaded, &options)?, loaded.show()));

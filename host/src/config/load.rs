@@ -69,6 +69,17 @@ impl Loaded {
         Self::from_tree(layers::read_text(file, text.into())?)
     }
 
+    /// The same configuration with the policy of a Hugging Face folder, in place of its own model and warm start.
+    pub fn with_policy(mut self, folder: &FilePath) -> Result<Self, ConfigError> {
+        self.written.remove("warm_start");
+        if let Some(model) = self.written.get_mut("model") {
+            model.remove("create");
+        }
+        let path = Json::String(folder.display().to_string());
+        set::apply(&mut self.written, &format!("model.path={path}")).map_err(ConfigError::new)?;
+        Self::from_tree(self.written)
+    }
+
     fn from_tree(written: Node) -> Result<Self, ConfigError> {
         let problems = check::check(&written);
         if !problems.is_empty() {

@@ -70,6 +70,21 @@ impl Node {
         }
     }
 
+    /// The same, to change it.
+    pub(super) fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
+        match &mut self.content {
+            Content::Table(entries) => entries.iter_mut().find(|(name, _)| name == key).map(|(_, node)| node),
+            _ => None,
+        }
+    }
+
+    /// Takes a key out of a table, if it is one and has it.
+    pub(super) fn remove(&mut self, key: &str) {
+        if let Content::Table(entries) = &mut self.content {
+            entries.retain(|(name, _)| name != key);
+        }
+    }
+
     /// The node at the end of a path, if there is one. In arrays, a key is the name or number of an entry.
     pub(super) fn find(&self, path: &Path) -> Option<&Node> {
         path.0.iter().try_fold(self, |node, segment| match (&node.content, segment) {
@@ -99,6 +114,8 @@ impl Node {
                 }
                 for (key, node) in theirs {
                     match mine.iter_mut().find(|(name, _)| *name == key) {
+                        // An environment's keys are not those of another one that is named in its place.
+                        Some((_, old)) if key == "environment" && old.names_another(&node) => *old = node,
                         Some((_, old)) => old.merge(node),
                         None => mine.push((key, node)),
                     }
@@ -129,6 +146,10 @@ impl Node {
 
     fn plugin(&self) -> Option<&str> {
         self.text("plugin").map(schema::short_name)
+    }
+
+    fn names_another(&self, over: &Node) -> bool {
+        matches!((self.text("name"), over.text("name")), (Some(mine), Some(theirs)) if mine != theirs)
     }
 
     fn text(&self, key: &str) -> Option<&str> {

@@ -223,7 +223,7 @@ impl Collector {
             }
             let pool = self.pool(plays.len())?;
             for (index, outcome) in asked.into_iter().zip(pool.step_all(requests, timeout)) {
-                live[index].step(outcome.map_err(|failure| failure.message));
+                live[index].step(outcome.map_err(|failure| failure.message), prompter);
             }
         }
         let lost = self.pool(plays.len())?.lost();
@@ -301,7 +301,7 @@ impl Live {
     /// Prepares the next prompt; false if no room is left for a response.
     fn ask(&mut self, tokenizer: &Tokenizer, prompter: &Prompter, sampling: Sampling) -> Result<bool, CollectError> {
         let Some(turn) = &self.turn else { return Ok(false) };
-        let user = prompter.user_turn(&self.past, &turn.observation);
+        let user = prompter.user_turn(&self.task.text, &self.past, turn);
         let context = prompter.context(tokenizer, &user, (!self.steps.is_empty()).then_some(self.ended))?;
         if prompter.step_rows() {
             self.row.clear();
@@ -313,7 +313,7 @@ impl Live {
         }
         self.prompt.clone_from(&self.row);
         self.steps.push(Step {
-            state: turn.state.clone(),
+            state: prompter.state(turn),
             observation: turn.observation.clone(),
             prompt: user,
             context,
@@ -349,7 +349,7 @@ impl Live {
     }
 
     /// Takes what the environment answered.
-    fn step(&mut self, outcome: Result<Outcome, String>) {
+    fn step(&mut self, outcome: Result<Outcome, String>, prompter: &Prompter) {
         let outcome = match outcome {
             Ok(outcome) => outcome,
             Err(message) => {
@@ -362,7 +362,7 @@ impl Live {
             step.terminal = outcome.terminal;
             step.valid_action = outcome.valid_action;
             step.feedback = outcome.feedback;
-            step.next_state = if outcome.terminal { None } else { outcome.turn.state.clone() };
+            step.next_state = if outcome.terminal { None } else { prompter.state(&outcome.turn) };
             self.past.push(Past { observation: turn.observation, action: step.action.clone(), reward: outcome.reward });
         }
         self.terminal = outcome.terminal;

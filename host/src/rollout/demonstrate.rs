@@ -1,14 +1,12 @@
 //! Demonstrations: episodes of the environment's scripted expert, who thinks before it acts. Noise is on its action and
 //! not on its thinking: that is what reinforcement can remove.
 
-use accredit_core::{
-    episode::{Layout, Step, Tokens, Trajectory},
-    rng::Stream,
-};
-use accredit_environments::{Demonstration, Environment, EnvironmentError};
+use accredit_core::episode::{Layout, Step, Tokens, Trajectory};
+use accredit_environments::{Environment, EnvironmentError};
 
 use super::{
     prompt::{Past, Prompter},
+    scripted::{self, Episode, Script, Scripted},
     tokenizer::{Tokenizer, TokenizerError},
 };
 
@@ -26,29 +24,17 @@ pub fn play(
     environment: &mut dyn Environment,
     prompter: &Prompter,
     seed: u64,
-    max_steps: usize,
-    noise: f64,
-    stream: Stream,
+    script: Script,
 ) -> Result<Vec<Shown>, EnvironmentError> {
-    let mut turn = environment.reset(seed)?;
     let mut past: Vec<Past> = Vec::new();
-    let mut shown = Vec::new();
-    for step in 0..max_steps as u64 {
-        let Some(Demonstration { think, mut action }) = environment.expert() else { break };
-        let draw = stream.with(step);
-        if !turn.actions.is_empty() && draw.uniform(0) < noise {
-            action.clone_from(&turn.actions[draw.below(1, turn.actions.len() as u64) as usize]);
-        }
-        let response = prompter.tags.response(&think, &action);
-        let outcome = environment.step(Some(&action), &response)?;
-        shown.push(Shown { user: prompter.user_turn(&past, &turn.observation), response });
+    let respond = |think: &str, action: &str| prompter.tags.response(think, action);
+    let Episode { task, turns } = scripted::play(environment, seed, script, &respond)?;
+    let shown = turns.into_iter().map(|Scripted { turn, action, response, outcome, .. }| {
+        let user = prompter.user_turn(&task.text, &past, &turn);
         past.push(Past { observation: turn.observation, action: Some(action), reward: outcome.reward });
-        turn = outcome.turn;
-        if outcome.terminal {
-            break;
-        }
-    }
-    Ok(shown)
+        Shown { user, response }
+    });
+    Ok(shown.collect())
 }
 
 /// A demonstration as tokens: an episode whose responses are to be imitated.

@@ -1,6 +1,7 @@
 //! Rollouts: playing episodes with the policy, and the files that hold them.
 
 pub mod file;
+pub mod scripted;
 
 #[cfg(feature = "torch")]
 pub mod chat;

@@ -1,6 +1,8 @@
 //! What the policy reads: observations as user turns, and the tokens that stand before each response.
 
-use crate::config::{Context, Prompt, Rollout};
+use accredit_environments::Turn;
+
+use crate::config::{Context, Prompt, Rollout, StateKey};
 
 use super::{
     chat::{ChatError, ChatTemplate, Frames},
@@ -15,7 +17,9 @@ pub struct Prompter {
     /// The tags of a response.
     pub tags: Tags,
     system: Option<String>,
+    instructions: String,
     preset: Prompt,
+    state_key: StateKey,
     context: Context,
     window: usize,
     max_steps: usize,
@@ -38,7 +42,7 @@ impl Prompter {
     pub fn new(config: &Rollout, chat: &ChatTemplate, instructions: &str) -> Result<Self, ChatError> {
         let tags = Tags::new(&config.think_tag, &config.action_tag);
         let system = config.system.clone().or_else(|| match config.prompt {
-            Prompt::Bare => None,
+            Prompt::Bare | Prompt::VerlAgent => None,
             Prompt::Ragen => Some(format!(
                 "You solve a task step by step.\n{instructions}\nAnswer every turn in this form and with nothing else: {}",
                 tags.response("your reasoning", "your action")
@@ -48,7 +52,9 @@ impl Prompter {
             frames: chat.frames()?,
             tags,
             system,
+            instructions: instructions.to_owned(),
             preset: config.prompt,
+            state_key: config.state_key,
             context: config.context,
             window: config.window,
             max_steps: config.max_steps,
@@ -56,9 +62,17 @@ impl Prompter {
         })
     }
 
-    /// The user turn of a step, as text. `past` holds the episode so far.
-    pub fn user_turn(&self, past: &[Past], observation: &str) -> String {
-        let step = past.len();
+    /// The key of a turn's state, as the configuration wants it.
+    pub fn state(&self, turn: &Turn) -> Option<String> {
+        match self.state_key {
+            StateKey::State => turn.state.clone(),
+            StateKey::Observation => Some(turn.observation.clone()),
+        }
+    }
+
+    /// The user turn of a step of this task, as text. `past` holds the episode so far.
+    pub fn user_turn(&self, task: &str, past: &[Past], turn: &Turn) -> String {
+        let (step, observation) = (past.len(), turn.observation.as_str());
         match (self.preset, self.context) {
             (Prompt::Bare, Context::Concat) => observation.to_owned(),
             (Prompt::Bare, Context::Window) => {
@@ -66,6 +80,7 @@ impl Prompter {
                 text.push_str(observation);
                 text
             }
+            (Prompt::VerlAgent, _) => self.whole_turn(task, past, turn),
             (Prompt::Ragen, context) => {
                 let mut text = String::new();
                 match (context, past.last()) {
@@ -85,8 +100,39 @@ impl Prompter {
         }
     }
 
+    /// A prompt that needs no other one beside it.
+    fn whole_turn(&self, task: &str, past: &[Past], turn: &Turn) -> String {
+        let mut text = format!("{}\n", self.instructions);
+        if !task.is_empty() {
+            text.push_str(&format!("Your task: {task}\n"));
+        }
+        let shown = self.shown(past);
+        if !shown.is_empty() {
+            let first = past.len() - shown.len();
+            let pairs = shown.iter().zip(first + 1..).map(|(turn, n)| {
+                let action = turn.action.as_deref().unwrap_or_default();
+                format!("[Observation {n}: '{}', Action {n}: '{action}']", turn.observation)
+            });
+            let pairs = pairs.collect::<Vec<_>>().join("\n");
+            text.push_str(&format!("Steps taken: {}. The last {} of them:\n{pairs}\n", past.len(), shown.len()));
+        }
+        text.push_str(&format!("Now, at step {}, you observe:\n{}\n", past.len() + 1, turn.observation));
+        if !turn.actions.is_empty() {
+            let actions = turn.actions.iter().map(|action| format!("'{action}'"));
+            text.push_str(&format!("Actions that would be executed:\n{}\n", actions.collect::<Vec<_>>().join(",\n")));
+        }
+        let form = self.tags.response("your reasoning", "one action");
+        text.push_str(&format!("Reason about the situation first, then act. Answer in this form: {form}"));
+        text
+    }
+
+    /// The turns that a window shows.
+    fn shown<'a>(&self, past: &'a [Past]) -> &'a [Past] {
+        &past[past.len().saturating_sub(self.window)..]
+    }
+
     fn history(&self, past: &[Past]) -> String {
-        let shown = &past[past.len().saturating_sub(self.window)..];
+        let shown = self.shown(past);
         let first = past.len() - shown.len();
         let lines = shown.iter().enumerate().map(|(i, turn)| {
             let action = turn.action.as_deref().unwrap_or("(none)");
@@ -135,6 +181,10 @@ mod tests {
         String::from_utf8(bytes).unwrap()
     }
 
+    fn turn(observation: &str) -> Turn {
+        Turn { observation: observation.to_owned(), ..Turn::default() }
+    }
+
     fn past() -> Vec<Past> {
         let turn = |observation: &str, action: Option<&str>| Past {
             observation: observation.to_owned(),
@@ -145,10 +195,36 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_turn_shows_task_window_actions_and_form() {
+        let config = Rollout {
+            prompt: Prompt::VerlAgent,
+            context: Context::Window,
+            window: 1,
+            action_tag: "action".to_owned(),
+            state_key: StateKey::Observation,
+            ..Rollout::default()
+        };
+        let (_folder, _, prompter) = prompter(&config);
+        let turn = Turn { actions: vec!["Left".to_owned(), "Up".to_owned()], ..turn("__P") };
+        let form = "Reason about the situation first, then act. Answer in this form: <think>your \
+                    reasoning</think><action>one action</action>";
+        assert_eq!(
+            prompter.user_turn("walk", &past(), &turn),
+            format!(
+                "Reach G.\nYour task: walk\nSteps taken: 2. The last 1 of them:\n[Observation 2: '_PG', Action 2: '']\n\
+                 Now, at step 3, you observe:\n__P\nActions that would be executed:\n'Left',\n'Up'\n{form}"
+            )
+        );
+        let first = prompter.user_turn("", &[], &self::turn("__P"));
+        assert_eq!(first, format!("Reach G.\nNow, at step 1, you observe:\n__P\n{form}"));
+        assert_eq!(prompter.state(&turn).as_deref(), Some("__P"));
+    }
+
+    #[test]
     fn a_conversation_grows_by_the_environment_s_turns_alone() {
         let config = Rollout { prompt: Prompt::Bare, ..Rollout::default() };
         let (_folder, tokenizer, prompter) = prompter(&config);
-        let first = prompter.context(&tokenizer, &prompter.user_turn(&[], "P_G"), None).unwrap();
+        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), None).unwrap();
         assert_eq!(text(&tokenizer, &first), "<|im_start|>user\nP_G<|im_end|>\n<|im_start|>assistant\n");
         let end = tokenizer.stop()[0];
         let next = prompter.context(&tokenizer, "_PG", Some(Some(end))).unwrap();
@@ -162,7 +238,7 @@ mod tests {
     fn a_window_shows_the_last_turns() {
         let config = Rollout { prompt: Prompt::Bare, context: Context::Window, window: 1, ..Rollout::default() };
         let (_folder, tokenizer, prompter) = prompter(&config);
-        let user = prompter.user_turn(&past(), "__P");
+        let user = prompter.user_turn("", &past(), &turn("__P"));
         assert_eq!(user, "Observation 2:\n_PG\nAction 2: (none)\n__P");
         let ids = prompter.context(&tokenizer, &user, Some(Some(tokenizer.stop()[0]))).unwrap();
         assert!(text(&tokenizer, &ids).starts_with("<|im_start|>user\nObservation 2"));
@@ -171,10 +247,10 @@ mod tests {
     #[test]
     fn the_full_prompt_says_the_rules_the_turn_and_the_last_reward() {
         let (_folder, tokenizer, prompter) = prompter(&Rollout::default());
-        let first = prompter.context(&tokenizer, &prompter.user_turn(&[], "P_G"), None).unwrap();
+        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), None).unwrap();
         let first = text(&tokenizer, &first);
         assert!(first.contains("<|im_start|>system\n") && first.contains("Reach G."), "{first}");
-        let user = prompter.user_turn(&past(), "__P");
+        let user = prompter.user_turn("", &past(), &turn("__P"));
         assert!(user.starts_with("Reward:\n-0.5\n\nTurn 3:\nState:\n__P\nActions left: 8."), "{user}");
     }
 }

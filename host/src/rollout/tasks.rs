@@ -8,23 +8,48 @@ use accredit_environments::{Environment, EnvironmentError};
 /// How often a task that starts like a held-out one is drawn again.
 const REDRAWS: u64 = 1_000;
 
+/// Which tasks are held out.
+pub struct HeldOut {
+    /// The environment that plays them.
+    pub environment: Box<dyn Environment>,
+    /// How many it has, where they are finite.
+    pub tasks: Option<u64>,
+    /// The seed that they are drawn with.
+    pub seed: u64,
+    /// How many are wanted.
+    pub count: usize,
+}
+
 /// Draws tasks: the seeds of environments.
 pub struct Tasks {
     environment: Box<dyn Environment>,
-    held_out: HashSet<String>,
+    held_out: HashSet<First>,
     held_out_seeds: Vec<u64>,
 }
 
+/// What a task is known by: its first state, and what is to be done.
+#[derive(PartialEq, Eq, Hash)]
+struct First {
+    state: String,
+    task: String,
+}
+
+impl First {
+    /// None where the environment does not tell its states.
+    fn of(environment: &mut dyn Environment, seed: u64) -> Result<Option<Self>, EnvironmentError> {
+        let state = environment.reset(seed)?.state;
+        Ok(state.map(|state| Self { state, task: environment.task().text }))
+    }
+}
+
 impl Tasks {
-    /// A source of tasks with `count` held-out ones.
-    pub fn new(mut environment: Box<dyn Environment>, seed: u64, count: usize) -> Result<Self, EnvironmentError> {
-        let stream = Stream::new(seed, Purpose::Evaluation);
+    /// A source of tasks of `environment`, apart from the held-out ones.
+    pub fn new(environment: Box<dyn Environment>, held_out: HeldOut) -> Result<Self, EnvironmentError> {
+        let HeldOut { environment: mut judge, tasks, seed, count } = held_out;
+        let held_out_seeds = held_out_seeds(Stream::new(seed, Purpose::Evaluation), tasks, count);
         let mut held_out = HashSet::new();
-        let mut held_out_seeds = Vec::with_capacity(count);
-        for index in 0..count as u64 {
-            let seed = seed_of(stream.bits(index));
-            held_out.extend(environment.reset(seed)?.state);
-            held_out_seeds.push(seed);
+        for seed in &held_out_seeds {
+            held_out.extend(First::of(&mut *judge, *seed)?);
         }
         Ok(Self { environment, held_out, held_out_seeds })
     }
@@ -41,12 +66,27 @@ impl Tasks {
             if self.held_out.is_empty() {
                 return Ok(seed);
             }
-            match self.environment.reset(seed)?.state {
-                Some(state) if self.held_out.contains(&state) => {}
+            match First::of(&mut *self.environment, seed)? {
+                Some(first) if self.held_out.contains(&first) => {}
                 _ => return Ok(seed),
             }
         }
         Ok(seed_of(stream.bits(REDRAWS)))
+    }
+}
+
+/// Of finitely many tasks each is held out at most once.
+fn held_out_seeds(stream: Stream, tasks: Option<u64>, count: usize) -> Vec<u64> {
+    match tasks {
+        None => (0..count as u64).map(|index| seed_of(stream.bits(index))).collect(),
+        Some(tasks) => {
+            let mut seeds: Vec<u64> = (0..tasks).collect();
+            if (count as u64) < tasks {
+                seeds.sort_by_key(|seed| stream.bits(*seed));
+                seeds.truncate(count);
+            }
+            seeds
+        }
     }
 }
 
@@ -65,8 +105,19 @@ mod tests {
     }
 
     #[test]
+    fn each_of_finitely_many_tasks_is_held_out_once() {
+        let stream = Stream::new(5, Purpose::Evaluation);
+        assert_eq!(held_out_seeds(stream, Some(4), 9), [0, 1, 2, 3]);
+        let mut some = held_out_seeds(stream, Some(100), 60);
+        assert_ne!(some, held_out_seeds(Stream::new(6, Purpose::Evaluation), Some(100), 60));
+        some.sort_unstable();
+        some.dedup();
+        assert!(some.len() == 60 && some[59] < 100);
+    }
+
+    #[test]
     fn no_training_task_starts_like_a_held_out_one() {
-        let mut tasks = Tasks::new(lake(), 0, 500).unwrap();
+        let mut tasks = Tasks::new(lake(), HeldOut { environment: lake(), tasks: None, seed: 0, count: 500 }).unwrap();
         let held_out: HashSet<String> =
             tasks.held_out().to_vec().into_iter().filter_map(|seed| lake().reset(seed).unwrap().state).collect();
         let mut met = 0;

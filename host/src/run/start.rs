@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use super::{Run, summary, warm_start};
 use crate::{
     checkpoint::{self, Checkpoint},
-    config::{Config, ConfigError, CriticTrunk, Loaded, Parameters},
+    config::{Config, ConfigError, CriticTrunk, Loaded, Parameters, StateKey},
     credit::{
         Pipeline, Supply,
         plan::{self, Gives, Signals},
@@ -26,7 +26,7 @@ use crate::{
         chat::ChatTemplate,
         collect::{Collector, Failures, Play, Sampling},
         prompt::Prompter,
-        tasks::Tasks,
+        tasks::{HeldOut, Tasks},
         tokenizer::Tokenizer,
     },
     scoring::Teachers,
@@ -56,15 +56,35 @@ impl Setting {
     /// Checks the environment's own keys.
     fn of(loaded: &Loaded) -> Result<Self, ConfigError> {
         let environment = loaded.for_training()?;
-        let parameters = environment.parameters.clone();
+        Self::check(loaded, &environment.name, environment.parameters.clone(), &Parameters::new())
+    }
+
+    /// The environment of the held-out tasks, where it is another one.
+    fn of_evaluation(&self, loaded: &Loaded) -> Result<Option<Self>, ConfigError> {
+        let others = &loaded.config.evaluation.environment;
+        if others.is_empty() {
+            return Ok(None);
+        }
+        let mut parameters = self.parameters.clone();
+        parameters.extend(others.clone());
+        Self::check(loaded, &self.name, parameters, others).map(Some)
+    }
+
+    /// `others` are the keys that stand in the evaluation's table.
+    fn check(loaded: &Loaded, name: &str, parameters: Parameters, others: &Parameters) -> Result<Self, ConfigError> {
         let value = serde_json::Value::Object(parameters.clone());
-        let traits = accredit_environments::traits(&environment.name, &value)
-            .and_then(|traits| accredit_environments::make(&environment.name, &parameters).map(|_| traits))
+        let traits = accredit_environments::traits(name, &value)
+            .and_then(|traits| accredit_environments::make(name, &parameters).map(|_| traits))
             .map_err(|error| {
-                let path = error.key().map_or_else(|| "environment".to_owned(), |key| format!("environment.{key}"));
+                let path = match error.key() {
+                    Some(key) if others.contains_key(key) => format!("evaluation.environment.{key}"),
+                    Some(key) => format!("environment.{key}"),
+                    None if others.is_empty() => "environment".to_owned(),
+                    None => "evaluation.environment".to_owned(),
+                };
                 loaded.error_at(&path, error.to_string(), None)
             })?;
-        Ok(Self { name: environment.name.clone(), parameters, traits })
+        Ok(Self { name: name.to_owned(), parameters, traits })
     }
 
     /// Makes an environment.
@@ -77,7 +97,8 @@ impl Setting {
 fn load_pipeline(loaded: &Loaded, setting: &Setting, options: &Options) -> Result<Pipeline> {
     let config = &loaded.config;
     let search = SearchPath::new(options.plugin_path.iter().chain(&config.plugins.path).cloned());
-    let gives = Gives { states: setting.traits.states, answers: setting.traits.answers };
+    let keyed = config.rollout.state_key == StateKey::Observation;
+    let gives = Gives { states: setting.traits.states || keyed, answers: setting.traits.answers };
     let supply = Supply::playing(gives, config.rollout.group_size);
     let services = Services { threads: config.run.threads as u32 };
     Ok(plan::load(loaded, &search, &supply, services)?)
@@ -91,6 +112,22 @@ fn device_of(loaded: &Loaded) -> Result<Device> {
     }
     accredit_torch::set_threads(loaded.config.run.threads);
     Ok(selection.device)
+}
+
+/// Where tasks come from: those of `setting`, and held-out ones of `evaluation`, if that is another one.
+fn tasks(loaded: &Loaded, setting: &Setting, evaluation: Option<&Setting>, count: usize) -> Result<Tasks> {
+    let judge = evaluation.unwrap_or(setting);
+    if let (None, Some(tasks)) = (evaluation, setting.traits.tasks)
+        && tasks <= count as u64
+    {
+        let message = format!("all of the {tasks} tasks would be held out, and none is left to train on");
+        let hint =
+            "fewer, or other tasks for the evaluation, such as `environment = { split = ... }` in `[evaluation]`";
+        return Err(loaded.error_at("evaluation.tasks", message, Some(hint.to_owned())).into());
+    }
+    let held_out =
+        HeldOut { environment: judge.make()?, tasks: judge.traits.tasks, seed: loaded.config.evaluation.seed, count };
+    Ok(Tasks::new(setting.make()?, held_out)?)
 }
 
 fn collector(config: &Config, setting: &Setting) -> Result<Collector> {
@@ -189,7 +226,8 @@ impl Run {
         let pipeline = load_pipeline(loaded, &setting, options)?;
         let signals = Signals::of(&pipeline);
         let device = device_of(loaded)?;
-        let tasks = Tasks::new(setting.make()?, config.evaluation.seed, held_out_count(&config))?;
+        let evaluation = setting.of_evaluation(loaded)?;
+        let tasks = tasks(loaded, &setting, evaluation.as_ref(), held_out_count(&config))?;
         let name = options.name.clone().or_else(|| config.run.name.clone());
         let name = name.unwrap_or_else(|| jiff::Timestamp::now().strftime("%Y-%m-%d_%H-%M-%S").to_string());
         let existing = match &config.model.path {
@@ -200,7 +238,8 @@ impl Run {
         check_memory(loaded, device, signals)?;
         let folder = RunFolder::create(&config.run.folder, &name)?;
         let lock = folder.lock()?;
-        let set_up = Self::set_up(loaded, &setting, folder.clone(), existing, pipeline, signals, tasks, device, lock);
+        let settings = (&setting, evaluation.as_ref());
+        let set_up = Self::set_up(loaded, settings, folder.clone(), existing, pipeline, signals, tasks, device, lock);
         if set_up.is_err()
             && let Err(error) = folder.remove()
         {
@@ -214,7 +253,7 @@ impl Run {
     #[expect(clippy::too_many_arguments, reason = "what `start` checked before it wrote anything")]
     fn set_up(
         loaded: &Loaded,
-        setting: &Setting,
+        (setting, evaluation): (&Setting, Option<&Setting>),
         folder: RunFolder,
         existing: Option<(Tokenizer, Model)>,
         pipeline: Pipeline,
@@ -257,6 +296,7 @@ impl Run {
         let metrics = MetricsFile::open(&folder.metrics(), 0)?;
         let mut run = Self {
             collector: collector(&config, setting)?,
+            evaluator: evaluation.map(|evaluation| collector(&config, evaluation)).transpose()?,
             updates: updates.policy,
             config,
             folder,
@@ -323,7 +363,9 @@ impl Run {
             .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
             .transpose()?;
         let teachers = Teachers::load(&checkpoint.teachers(), device)?;
-        let tasks = Tasks::new(setting.make()?, config.evaluation.seed, held_out_count(&config))?;
+        let evaluation = setting.of_evaluation(&loaded)?;
+        let tasks = tasks(&loaded, &setting, evaluation.as_ref(), held_out_count(&config))?;
+        let evaluator = evaluation.map(|evaluation| collector(&config, &evaluation)).transpose()?;
         let collector = collector(&config, &setting)?;
         // Everything is read: from here on the folder is written.
         log::write_to(&folder.log())?;
@@ -337,6 +379,7 @@ impl Run {
         tracing::info!("going on at iteration {iteration} of {}", config.iterations);
         Ok(Self {
             collector,
+            evaluator,
             updates: updates.policy,
             metrics: MetricsFile::open(&folder.metrics(), iteration)?,
             config,
@@ -442,10 +485,12 @@ pub fn evaluate_model(loaded: &Loaded, model: &Path) -> Result<Metrics> {
     let tokenizer = Tokenizer::load(model)?;
     let policy = Model::load(model, device)?;
     let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
-    let tasks = Tasks::new(setting.make()?, config.evaluation.seed, config.evaluation.tasks)?;
-    let mut collector = collector(config, &setting)?;
+    let evaluation = setting.of_evaluation(loaded)?;
+    let judge = evaluation.as_ref().unwrap_or(&setting);
+    let tasks = tasks(loaded, judge, Some(judge), config.evaluation.tasks)?;
+    let mut collector = collector(config, judge)?;
     let mut metrics = evaluate(config, &policy, &tokenizer, &prompter, &mut collector, tasks.held_out())?;
-    metrics.put("val/tasks", config.evaluation.tasks as f64);
+    metrics.put("val/tasks", tasks.held_out().len() as f64);
     Ok(metrics)
 }
 

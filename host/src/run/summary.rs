@@ -28,6 +28,8 @@ pub fn rollout(metrics: &mut Metrics, played: &Played) {
     let episodes: Vec<&Trajectory> = played.episodes.iter().filter(|e| e.status != Status::Failed).collect();
     let count = episodes.len().max(1) as f64;
     let steps: usize = episodes.iter().map(|episode| episode.steps.len()).sum();
+    metrics.put(names::EPISODES, episodes.len() as f64);
+    metrics.put(names::SAMPLED_TOKENS, played.sampled_tokens as f64);
     metrics.put(names::REWARD, episodes.iter().map(|episode| reward_of(episode)).sum::<f64>() / count);
     metrics.put(names::SUCCESS, share(&episodes, |episode| episode.success == Some(true)));
     metrics.put(names::STEPS, steps as f64 / count);
@@ -78,6 +80,9 @@ fn responses(episodes: &[Trajectory]) -> (f64, f64) {
 pub fn signals(metrics: &mut Metrics, scored: Scored, batch: &Batch) {
     if scored.reference_tokens > 0 {
         metrics.put(names::REFERENCE_TOKENS, scored.reference_tokens as f64);
+    }
+    if let Some(old) = batch.table.f32(OLD_LOGPROB) {
+        metrics.put(names::SURPRISAL, -moments(old.iter().map(|logprob| f64::from(*logprob))).0);
     }
     if let Some(entropy) = batch.table.f32(ENTROPY) {
         metrics.put(names::ENTROPY_MEAN, moments(entropy.iter().map(|entropy| f64::from(*entropy))).0);

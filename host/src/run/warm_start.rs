@@ -17,6 +17,7 @@ use crate::{
     rollout::{
         demonstrate::{self, Shown},
         prompt::Prompter,
+        scripted::Script,
         tasks::Tasks,
         tokenizer::Tokenizer,
     },
@@ -41,9 +42,8 @@ pub fn demonstrations(
     let mut shown = Vec::with_capacity(episodes);
     for index in 0..episodes as u64 {
         let seed = tasks.draw(stream.with(0).with(index))?;
-        let noise_stream = stream.with(1).with(index);
-        let steps = config.rollout.max_steps;
-        shown.push(demonstrate::play(&mut *environment, prompter, seed, steps, noise, noise_stream)?);
+        let script = Script { noise, max_steps: config.rollout.max_steps, stream: stream.with(1).with(index) };
+        shown.push(demonstrate::play(&mut *environment, prompter, seed, script)?);
     }
     if shown.iter().all(Vec::is_empty) {
         bail!("the environment has no scripted expert, and a model made from scratch needs one to imitate");

@@ -41,6 +41,25 @@ impl Metrics {
     }
 }
 
+/// Reads what a run has written so far, one line for each iteration. The last line of a killed run may be half a line,
+/// which is passed over: it will be written again.
+pub fn read(path: &Path) -> Result<Vec<Metrics>> {
+    Ok(lines(path)?.into_iter().map(|(_, values)| Metrics { values }).collect())
+}
+
+/// The whole lines of a file: each as text, and its numbers.
+fn lines(path: &Path) -> Result<Vec<(String, Map<String, Value>)>> {
+    let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut whole = Vec::new();
+    for line in BufReader::new(file).lines() {
+        let line = line.with_context(|| format!("cannot read {}", path.display()))?;
+        if let Ok(Value::Object(values)) = serde_json::from_str(&line) {
+            whole.push((line, values));
+        }
+    }
+    Ok(whole)
+}
+
 /// The file of a run.
 #[derive(Debug)]
 pub struct MetricsFile {
@@ -52,17 +71,12 @@ impl MetricsFile {
     /// Opens the file and keeps the lines of iterations before `iteration`: a run that goes on from a checkpoint writes
     /// the others again, so that no line stands twice.
     pub fn open(path: &Path, iteration: u64) -> Result<Self> {
-        let mut kept = Vec::new();
-        if let Ok(file) = File::open(path) {
-            for line in BufReader::new(file).lines() {
-                let line = line.with_context(|| format!("cannot read {}", path.display()))?;
-                // The last line of a killed run may be half a line; it is written again.
-                let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
-                if value[ITERATION].as_u64().is_some_and(|number| number < iteration) {
-                    kept.push(line);
-                }
-            }
-        }
+        let before = if path.exists() { lines(path)? } else { Vec::new() };
+        let kept = before
+            .into_iter()
+            .filter(|(_, values)| values.get(ITERATION).and_then(Value::as_u64).is_some_and(|at| at < iteration))
+            .map(|(line, _)| line)
+            .collect::<Vec<_>>();
         let aside = path.with_extension("jsonl.new");
         let mut text = kept.join("\n");
         if !text.is_empty() {

@@ -2,6 +2,8 @@
 
 /// Mean undiscounted reward of the iteration's episodes, before `shape`; each episode counts once.
 pub const REWARD: &str = "episode/reward/mean";
+/// Episodes that were played, failed ones left out.
+pub const EPISODES: &str = "episode/count";
 /// Share of the iteration's episodes that solved their task; each episode counts once.
 pub const SUCCESS: &str = "episode/success_rate";
 /// Mean number of steps of an episode.
@@ -16,6 +18,8 @@ pub const TRUNCATED: &str = "episode/truncated_ratio";
 pub const GROUPS_WITHOUT_SPREAD: &str = "episode/groups_without_spread";
 /// Trajectories that were left out before credit: failed, unscored, empty or dropped.
 pub const LEFT_OUT: &str = "episode/left_out";
+/// Tokens that were sampled.
+pub const SAMPLED_TOKENS: &str = "rollout/sampled_tokens";
 /// Mean number of tokens of a response.
 pub const RESPONSE_LENGTH: &str = "response_length/mean";
 /// Share of responses that the limit of tokens cut.
@@ -28,6 +32,9 @@ pub const THINK_SHARE: &str = "response/think_token_ratio";
 pub const MISMATCH: &str = "rollout/logprob_diff/mean";
 /// Tokens that went through the frozen reference, prompts included; not there without one.
 pub const REFERENCE_TOKENS: &str = "reference/tokens";
+/// Mean surprisal (negative log-probability before the update) of the tokens that were sampled: an estimate of the
+/// policy's entropy that needs no pass of its own.
+pub const SURPRISAL: &str = "actor/surprisal";
 /// Mean entropy of the sampling distribution over response tokens, where something reads it.
 pub const ENTROPY_MEAN: &str = "actor/entropy";
 /// Prefix of rank correlations over the iteration's groups: mean energy of the reference against the variance of

@@ -38,7 +38,12 @@ impl Progress {
 
     /// One more step is done.
     pub fn step(&mut self, message: &str) {
-        self.position += 1;
+        self.at(self.position + 1, message);
+    }
+
+    /// So many steps are done.
+    pub fn at(&mut self, position: u64, message: &str) {
+        self.position = position;
         if let Some(bar) = &self.bar {
             bar.set_message(message.to_owned());
             bar.set_position(self.position);

@@ -62,11 +62,16 @@ impl RunFolder {
 
     /// The folder of a run that was started before.
     pub fn open(path: &Path) -> Result<Self> {
-        let folder = Self { path: path.to_owned() };
+        let folder = Self::at(path);
         if !folder.config().is_file() {
             bail!("{} is no run folder: it has no config.resolved.toml", path.display());
         }
         Ok(folder)
+    }
+
+    /// The folder of a run that may not be there yet.
+    pub fn at(path: &Path) -> Self {
+        Self { path: path.to_owned() }
     }
 
     /// The folder itself.

@@ -20,9 +20,12 @@ use crate::{
     training::Bench,
 };
 
+/// Folders whose configurations run here, one for each environment.
+const ENVIRONMENTS: [&str; 3] = ["frozen-lake", "sokoban", "sudoku"];
+
 /// What makes a run small: two iterations of a tiny batch, no more than a moment of warm start, and one optimiser step
 /// that the second epoch can see.
-const SMALL: [&str; 17] = [
+const SMALL: [&str; 16] = [
     "iterations=2",
     "rollout.groups=2",
     "rollout.group_size=4",
@@ -39,7 +42,6 @@ const SMALL: [&str; 17] = [
     "optimizer.lr=1e-3",
     "evaluation.every=0",
     "run.rollouts=none",
-    "environment.p_frozen=0.9",
 ];
 
 fn configs(folder: &str) -> Vec<PathBuf> {
@@ -68,10 +70,14 @@ fn plugins() -> PathBuf {
 #[test]
 fn every_configuration_can_be_planned() {
     let search = SearchPath::of_folders([plugins()]);
-    for file in configs("").into_iter().chain(configs("frozen-lake")).chain(configs("papers")) {
+    for file in ["", "papers"].into_iter().chain(ENVIRONMENTS).flat_map(configs) {
         let loaded = Loaded::read(std::slice::from_ref(&file), &[]).unwrap_or_else(|error| panic!("{error}"));
-        loaded.for_training().unwrap_or_else(|error| panic!("{error}"));
-        let supply = Supply::playing(Gives { states: true, answers: false }, loaded.config.rollout.group_size);
+        let environment = loaded.for_training().unwrap_or_else(|error| panic!("{error}"));
+        let settings = Value::Object(environment.parameters.clone());
+        let traits = accredit_environments::traits(&environment.name, &settings)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let gives = Gives { states: traits.states, answers: traits.answers };
+        let supply = Supply::playing(gives, loaded.config.rollout.group_size);
         plan::load(&loaded, &search, &supply, Services::default()).unwrap_or_else(|error| panic!("{error}"));
     }
 }
@@ -80,11 +86,17 @@ fn every_configuration_can_be_planned() {
 fn every_configuration_that_can_run_here_runs_and_moves_the_policy_as_its_credit_says() {
     plugins();
     let bench = Bench::new("");
-    for file in configs("frozen-lake") {
-        let name = file.file_stem().unwrap().to_str().unwrap();
+    for (folder, file) in
+        ENVIRONMENTS.iter().flat_map(|folder| configs(folder).into_iter().map(move |file| (folder, file)))
+    {
+        let scheme = file.file_stem().unwrap().to_str().unwrap();
+        let name = &format!("{folder}-{scheme}");
         let mut arguments = vec!["train", file.to_str().unwrap(), "--run-name", name];
         for set in SMALL {
             arguments.extend(["--set", set]);
+        }
+        if *folder == "frozen-lake" {
+            arguments.extend(["--set", "environment.p_frozen=0.9"]);
         }
         // A critic's warm-up would be all of so short a run.
         if fs::read_to_string(&file).unwrap().contains("warmup = 2") {
@@ -106,7 +118,7 @@ fn every_configuration_that_can_run_here_runs_and_moves_the_policy_as_its_credit
             }
         }
         // Distillation reads no advantages; the divergence and entropy of others are small against theirs.
-        let distills = name == "sdpo";
+        let distills = scheme == "sdpo";
         assert!(distills || gains.iter().all(|gain| *gain > 0.0), "{name}: {gains:?}");
     }
 }

@@ -5,10 +5,13 @@
 mod configs;
 mod credit;
 mod critic;
+mod environments;
 #[cfg(feature = "torch")]
 mod gradient;
 mod loader;
 mod manuals;
 mod plugins;
+#[cfg(feature = "torch")]
+mod study;
 #[cfg(feature = "torch")]
 mod training;

@@ -16,6 +16,8 @@ pub enum Task {
     Test { torch: bool, filter: Option<String> },
     /// Compare the plugins with golden numbers in a folder; no algorithm means all.
     Golden { folder: String, algorithms: Vec<String> },
+    /// Play the recorded traces in a folder back.
+    Traces { folder: String },
     /// Two ways to give credit to the same rollouts, by the same binary.
     Demo,
 }
@@ -74,6 +76,14 @@ const PAGES: &[Page] = &[
         details: "Needs no libtorch. The numbers of this repository are in plugins/golden/data.",
     },
     Page {
+        name: "traces",
+        usage: "traces FOLDER",
+        about: "play recorded traces of the original environments back",
+        flags: &[],
+        details: "Needs no libtorch. Every *.jsonl and *.jsonl.gz of the folder is played; those of this repository are in\n\
+                  environments/tests/golden.",
+    },
+    Page {
         name: "libtorch",
         usage: "libtorch [--cuda]",
         about: "only fetch libtorch and link the checkout to it",
@@ -127,6 +137,8 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Task, UsageErr
         ("golden", [folder, algorithms @ ..]) => {
             Ok(Task::Golden { folder: folder.clone(), algorithms: algorithms.to_vec() })
         }
+        ("traces", []) => Err(page.wrong("needs the folder with the traces")),
+        ("traces", [folder]) => Ok(Task::Traces { folder: folder.clone() }),
         ("demo", []) => Ok(Task::Demo),
         (_, [.., last]) => Err(page.wrong(&format!("has no place for the argument `{last}`"))),
         (_, []) => Err(page.wrong("cannot be run")),
@@ -229,6 +241,7 @@ mod tests {
         assert_eq!(read("test --no-torch loader"), Ok(Task::Test { torch: false, filter: filter.clone() }));
         assert_eq!(read("test loader --no-torch"), Ok(Task::Test { torch: false, filter }));
         let algorithms = vec!["grpo".to_string(), "kl".to_string()];
+        assert_eq!(read("traces data"), Ok(Task::Traces { folder: "data".to_string() }));
         assert_eq!(read("golden data grpo kl"), Ok(Task::Golden { folder: "data".to_string(), algorithms }));
     }
 
@@ -254,6 +267,8 @@ mod tests {
     fn wrong_numbers_of_arguments_show_the_usage() {
         check_error("", "usage: cargo xtask TASK");
         check_error("golden", "usage: cargo xtask golden FOLDER [ALGORITHM...]");
+        check_error("traces", "usage: cargo xtask traces FOLDER");
+        check_error("traces a b", "has no place for the argument `b`");
         check_error("demo now", "has no place for the argument `now`");
         check_error("test a b", "has no place for the argument `b`");
         check_error("quickstart seed=3", "usage: cargo xtask quickstart [--cuda] [-- ARGUMENT...]");

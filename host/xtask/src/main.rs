@@ -13,6 +13,7 @@ mod golden;
 mod libtorch;
 mod quickstart;
 mod test;
+mod traces;
 mod workspace;
 
 use std::io::{self, Write};
@@ -46,6 +47,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Quickstart { cuda, arguments } => quickstart::run(&checkout, cuda, &arguments),
         Task::Test { torch, filter } => test::run(&checkout, torch, filter.as_deref()),
         Task::Golden { folder, algorithms } => golden::run(&checkout, &folder, &algorithms),
+        Task::Traces { folder } => traces::run(&checkout, &folder),
         Task::Demo => demo::run(&checkout),
     }
 }

@@ -108,15 +108,16 @@
 //! plugin = "clip"
 //! params = { low = 0.2, high = 0.28, dual = 0 }
 //! ```
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod statistics;
 mod weights;
 
 use accredit_plugin_api::{math, prelude::*};
+use accredit_steps::whiten::Moments;
 
-use crate::{statistics::mean_and_sigma, weights::Weights};
+use crate::weights::Weights;
 
 choices! {
     /// What tells the tokens that the model is sure of from the others.
@@ -158,7 +159,7 @@ pub struct ActFocus {
     /// The signal of every token, where it is not a column itself.
     signal: Vec<f32>,
     /// The signals of the batch's action tokens.
-    actions: Vec<f32>,
+    actions: Moments,
 }
 
 impl Scheme for ActFocus {
@@ -167,7 +168,7 @@ impl Scheme for ActFocus {
     const ABOUT: &'static str = "Less weight on think tokens, more on action tokens of high reference energy.";
 
     fn new(params: Params, _host: Host) -> Result<Self> {
-        Ok(Self { params, signal: Vec::new(), actions: Vec::new() })
+        Ok(Self { params, signal: Vec::new(), actions: Moments::default() })
     }
 
     fn needs(&self) -> Needs {
@@ -190,20 +191,22 @@ impl Scheme for ActFocus {
         for trajectory in batch.trajectories() {
             if trained.is_none_or(|trained| trained[trajectory.index()]) {
                 let tokens = trajectory.tokens();
-                let own = kind[tokens.clone()].iter().zip(&signal[tokens]);
-                actions.extend(own.filter(|(kind, _)| **kind == ACTION).map(|(_, signal)| *signal));
+                actions.push_kind(&signal[tokens.clone()], &kind[tokens], ACTION);
             }
         }
         let host = &context.host;
-        host.metric("action_tokens", actions.len() as f64);
-        let Some((mean, sigma)) = mean_and_sigma(actions, params.eps) else {
+        let spread = actions.spread();
+        host.metric("action_tokens", spread.map_or(0.0, |spread| f64::from(spread.count)));
+        let Some(Spread { count, mean, squares, .. }) = spread else {
             return Ok(());
         };
+        let sigma = (squares / f64::from(count) + params.eps).sqrt();
 
         let alpha = params.alpha;
         let format = params.format_weight.unwrap_or(alpha);
         let weight = &mut *credit.weight;
-        let sums = math::run(Weights { kind, signal, mean, sigma, beta: params.beta, alpha, format, weight });
+        let (alpha_f32, beta, format) = (alpha as f32, params.beta as f32, format as f32);
+        let sums = math::run(Weights { kind, signal, mean, sigma, beta, alpha: alpha_f32, format, weight });
         let [name_of_mean, name_of_sigma] = match params.signal {
             Signal::Energy => ["energy_mean", "energy_sigma"],
             Signal::Entropy => ["entropy_mean", "entropy_sigma"],
@@ -212,10 +215,10 @@ impl Scheme for ActFocus {
         };
         host.metric(name_of_mean, mean);
         host.metric(name_of_sigma, sigma);
-        if sums.actions > 0.0 {
-            host.metric("weight_action", sums.action_weight / sums.actions);
+        if sums.actions > 0 {
+            host.metric("weight_action", sums.action_weight / sums.actions as f64);
         }
-        if sums.thinks > 0.0 {
+        if sums.thinks > 0 {
             host.metric("weight_think", alpha);
         }
         Ok(())

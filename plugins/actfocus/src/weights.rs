@@ -5,6 +5,9 @@ use accredit_plugin_api::{
     math::{self, Kernel},
 };
 
+/// Tokens of a block: few, so that many blocks have no action token and need no sigmoid.
+const BLOCK: usize = 64;
+
 /// Multiplies weights in place.
 pub struct Weights<'a> {
     /// What each token is.
@@ -16,11 +19,11 @@ pub struct Weights<'a> {
     /// Its deviation over them.
     pub sigma: f64,
     /// How far the weight of an action token can rise above 1.
-    pub beta: f64,
+    pub beta: f32,
     /// The weight of think tokens.
-    pub alpha: f64,
+    pub alpha: f32,
     /// The weight of other tokens.
-    pub format: f64,
+    pub format: f32,
     /// The weights.
     pub weight: &'a mut [f32],
 }
@@ -29,11 +32,11 @@ pub struct Weights<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sums {
     /// Action tokens.
-    pub actions: f64,
+    pub actions: u64,
     /// The factors that they got.
     pub action_weight: f64,
     /// Think tokens.
-    pub thinks: f64,
+    pub thinks: u64,
 }
 
 impl Kernel for Weights<'_> {
@@ -41,29 +44,35 @@ impl Kernel for Weights<'_> {
 
     #[inline(always)]
     fn run(self) -> Sums {
-        const BLOCK: usize = 128;
         let Self { mean, sigma, beta, alpha, format, .. } = self;
-        let (mut actions, mut action_weight, mut thinks) = ([0.0; BLOCK], [0.0; BLOCK], [0.0; BLOCK]);
+        let inverse = 1.0 / sigma;
+        let mut action_weight = [0.0; BLOCK];
         let mut sums = Sums::default();
         let columns = self.kind.chunks(BLOCK).zip(self.signal.chunks(BLOCK)).zip(self.weight.chunks_mut(BLOCK));
         for ((kind, signal), weight) in columns {
-            let count = weight.len();
-            let (kind, signal) = (&kind[..count], &signal[..count]);
-            let (actions, thinks) = (&mut actions[..count], &mut thinks[..count]);
-            let action_weight = &mut action_weight[..count];
-            for i in 0..count {
-                let raised = 1.0 + beta * math::sigmoid((f64::from(signal[i]) - mean) / sigma);
-                let (action, think) = (kind[i] == ACTION, kind[i] == THINK);
-                let lowered = if think { alpha } else { format };
-                let factor = if action { raised } else { lowered };
-                actions[i] = if action { 1.0 } else { 0.0 };
-                thinks[i] = if think { 1.0 } else { 0.0 };
-                action_weight[i] = if action { raised } else { 0.0 };
-                weight[i] = (f64::from(weight[i]) * factor) as f32;
+            let of_kind = |wanted: u8| u64::from(kind.iter().map(|kind| u8::from(*kind == wanted)).sum::<u8>());
+            let actions = of_kind(ACTION);
+            sums.actions += actions;
+            sums.thinks += of_kind(THINK);
+            if actions == 0 {
+                for (weight, kind) in weight.iter_mut().zip(kind) {
+                    *weight *= if *kind == THINK { alpha } else { format };
+                }
+                continue;
             }
-            sums.actions += math::sum(actions);
-            sums.action_weight += math::sum(action_weight);
-            sums.thinks += math::sum(thinks);
+            let count = weight.len();
+            let (kind, signal, action_weight) = (&kind[..count], &signal[..count], &mut action_weight[..count]);
+            for i in 0..count {
+                action_weight[i] = ((f64::from(signal[i]) - mean) * inverse) as f32;
+            }
+            for i in 0..count {
+                let raised = 1.0 + beta * math::sigmoid_f32(action_weight[i]);
+                let lowered = if kind[i] == THINK { alpha } else { format };
+                let factor = if kind[i] == ACTION { raised } else { lowered };
+                action_weight[i] = if kind[i] == ACTION { raised } else { 0.0 };
+                weight[i] *= factor;
+            }
+            sums.action_weight += math::sum_f32(action_weight);
         }
         sums
     }

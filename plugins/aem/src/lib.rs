@@ -102,8 +102,8 @@ mod correlation;
 
 use std::ops::Range;
 
-use accredit_plugin_api::prelude::*;
-use accredit_steps::{Responses, sum};
+use accredit_plugin_api::{math, prelude::*};
+use accredit_steps::Responses;
 
 choices! {
     /// What minimum, maximum and mean are over.
@@ -247,7 +247,7 @@ impl Aem {
 
 /// The mean; 0 of nothing.
 fn mean(values: &[f32]) -> f64 {
-    sum(values) / values.len().max(1) as f64
+    math::sum_f32(values) / values.len().max(1) as f64
 }
 
 export_plugin!(Aem);

@@ -47,6 +47,7 @@ impl Kernel for GeometricTerm<'_> {
     fn run(self) -> Sums {
         let Self { form, clamp, columns, runs, units, factor, slopes } = self;
         let Columns { new, old, advantage, weight, correction } = columns;
+        let (lowest, highest) = (f64::from(clamp.low), f64::from(clamp.high));
         factor.clear();
         for run in runs {
             factor.extend(weight[run.tokens.clone()].iter().map(|weight| f64::from(*weight) * run.share));
@@ -55,7 +56,7 @@ impl Kernel for GeometricTerm<'_> {
             factor.iter_mut().zip(correction).for_each(|(factor, correction)| *factor *= correction);
         }
         let (mut counted, mut gain) = ([0.0; BLOCK], [0.0; BLOCK]);
-        let (mut moved, mut flags) = ([0.0; BLOCK], [0.0; BLOCK]);
+        let mut moved = [0.0; BLOCK];
         let mut sums = Sums::default();
         for unit in units {
             let before = sums.count;
@@ -67,12 +68,13 @@ impl Kernel for GeometricTerm<'_> {
                 let (advantage, weight) = (&advantage[tokens.clone()][..count], &weight[tokens.clone()][..count]);
                 let factor = &factor[tokens][..count];
                 let (counted, gain) = (&mut counted[..count], &mut gain[..count]);
-                let (moved, flags) = (&mut moved[..count], &mut flags[..count]);
+                let moved = &mut moved[..count];
+                let mut flags = 0;
                 for i in 0..count {
                     let has = weight[i] != 0.0;
                     let advantage = f64::from(advantage[i]);
                     let difference = f64::from(new[i]) - f64::from(old[i]);
-                    let log_ratio = clamp.cut(difference);
+                    let log_ratio = cut(difference, lowest, highest);
                     let inside = cut(log_ratio, form.low, form.high);
                     // The smaller gain: a positive advantage is cut from above, a negative one from below.
                     let smaller = if inside < log_ratio { inside } else { log_ratio };
@@ -84,13 +86,13 @@ impl Kernel for GeometricTerm<'_> {
                     gain[i] = if has { factor[i] * advantage } else { 0.0 };
                     moved[i] = if has { difference } else { 0.0 };
                     let clipped = log_ratio != inside;
-                    flags[i] = Flags::of(has, clipped & up, clipped & down);
+                    flags += Flags::of(has, clipped & up, clipped & down);
                     slopes[i] = if has & (up | down) & (chosen == difference) { 1.0 } else { 0.0 };
                 }
                 total += math::sum(counted);
                 terms -= math::sum(gain);
                 sums.moved += math::sum(moved);
-                sums.add_flags(math::sum(flags));
+                sums.add_flags(flags);
             }
             let length = sums.count - before;
             if length > 0.0 {

@@ -47,6 +47,9 @@
 //! | `step-mean-token-mean` | mean over steps of `sum(w l) / sum(w)` | |
 //! | `trajectory-mean-token-mean` | mean over trajectories of `sum(w l) / sum(w)` | |
 //!
+//! A token's ratio, loss and derivative are computed in 32 bits, as the columns are that they come from and go to; means and
+//! sums over tokens, and divergence and value, in 64.
+//!
 //! The mean over rows, steps or trajectories counts those that have a response token. Divergence, entropy and value
 //! are not weighted: their denominators are counts. All denominators belong to the whole minibatch, so that the gradient does
 //! not depend on how it is cut into micro-batches; a zero denominator gives 0.

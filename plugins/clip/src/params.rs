@@ -226,7 +226,7 @@ impl Settings {
         Ok(Self {
             surrogate,
             ratio: params.ratio,
-            clamp: LogRatioClamp::new(clamped, params.log_ratio_clamp),
+            clamp: LogRatioClamp::new(clamped, params.log_ratio_clamp.map(|limit| limit as f32)),
             mode,
             kl: params.kl,
             kl_coef: params.kl_coef,
@@ -261,7 +261,7 @@ fn surrogate(params: &Params) -> Result<Chosen> {
             return Err(Error::parameter(name, message));
         }
     }
-    let (low, high) = (1.0 - params.low, 1.0 + params.high);
+    let (low, high) = ((1.0 - params.low) as f32, (1.0 + params.high) as f32);
     Ok(match params.surrogate {
         Form::Clip => Chosen::Clip(Clip { low, high, dual: dual(params)? }),
         Form::Cispo => Chosen::Cispo(Cispo { low, high }),
@@ -272,14 +272,14 @@ fn surrogate(params: &Params) -> Result<Chosen> {
         Form::GeometricMean => Chosen::GeometricMean(GeometricMean { low: -params.low, high: params.high }),
         Form::Plain => Chosen::Plain,
         Form::Sapo => Chosen::Sapo(Sapo {
-            tau_positive: params.tau_positive.unwrap_or(1.0),
-            tau_negative: params.tau_negative.unwrap_or(1.05),
+            tau_positive: params.tau_positive.unwrap_or(1.0) as f32,
+            tau_negative: params.tau_negative.unwrap_or(1.05) as f32,
         }),
-        Form::Dro => Chosen::Dro(Dro { beta: params.dro_beta.unwrap_or(0.1) }),
+        Form::Dro => Chosen::Dro(Dro { beta: params.dro_beta.unwrap_or(0.1) as f32 }),
     })
 }
 
-fn dual(params: &Params) -> Result<f64> {
+fn dual(params: &Params) -> Result<f32> {
     let dual = params.dual.unwrap_or(match params.ratio {
         Ratio::Token => 3.0,
         Ratio::Step | Ratio::Row => 0.0,
@@ -287,7 +287,7 @@ fn dual(params: &Params) -> Result<f64> {
     if dual > 0.0 && dual <= 1.0 {
         return Err(Error::parameter("dual", format!("`dual` is {dual}; it must be more than 1, or 0 for no limit")));
     }
-    Ok(if dual > 0.0 { dual } else { f64::INFINITY })
+    Ok(if dual > 0.0 { dual as f32 } else { f32::INFINITY })
 }
 
 fn mode(params: &Params) -> Result<Mode> {
@@ -348,8 +348,8 @@ mod tests {
     fn defaults_follow_the_ratio() {
         for (ratio, dual, aggregate) in [
             ("token", 3.0, Aggregate::TokenMean),
-            ("step", f64::INFINITY, Aggregate::StepMeanTokenMean),
-            ("row", f64::INFINITY, Aggregate::SeqMeanTokenMean),
+            ("step", f32::INFINITY, Aggregate::StepMeanTokenMean),
+            ("row", f32::INFINITY, Aggregate::SeqMeanTokenMean),
         ] {
             let params = Params::from_json(&format!(r#"{{"ratio": "{ratio}"}}"#));
             let settings = Settings::of(params.unwrap()).unwrap();
@@ -363,7 +363,7 @@ mod tests {
         let settings = Settings::of(GspoParams::from_json("{}").unwrap().into()).unwrap();
         assert_eq!(settings.ratio, Ratio::Row);
         assert_eq!(settings.mode, Mode::new(Aggregate::SeqMeanTokenMean, 1.0));
-        let clip = Clip { low: 1.0 - 3e-4, high: 1.0 + 4e-4, dual: f64::INFINITY };
+        let clip = Clip { low: 0.9997, high: 1.0004, dual: f32::INFINITY };
         assert_eq!(settings.surrogate, Chosen::Clip(clip));
         assert_eq!(TestScheme::<GspoObjective>::new(r#"{"dual": 1}"#).err().unwrap().location, "dual");
     }

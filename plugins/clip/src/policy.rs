@@ -47,28 +47,24 @@ pub struct Sums {
 pub struct Flags;
 
 impl Flags {
-    const LOWER: f64 = 1024.0;
-    const USED: f64 = Self::LOWER * Self::LOWER;
+    const LOWER: u32 = 1 << 10;
+    const USED: u32 = 1 << 20;
 
     /// The number of one token.
     #[inline(always)]
-    pub fn of(used: bool, clipped: bool, clipped_lower: bool) -> f64 {
-        let clipped = if clipped { 1.0 } else { 0.0 };
-        let lower = if clipped_lower { Self::LOWER } else { 0.0 };
-        if used { Self::USED + (clipped + lower) } else { 0.0 }
+    pub fn of(used: bool, clipped: bool, clipped_lower: bool) -> u32 {
+        let decided = u32::from(clipped) + Self::LOWER * u32::from(clipped_lower);
+        if used { Self::USED + decided } else { 0 }
     }
 }
 
 impl Sums {
     /// Adds the counts of a block, from the sum of its tokens' numbers.
     #[inline(always)]
-    pub fn add_flags(&mut self, sum: f64) {
-        let used = (sum / Flags::USED).floor();
-        let rest = sum - used * Flags::USED;
-        let lower = (rest / Flags::LOWER).floor();
-        self.count += used;
-        self.clipped_lower += lower;
-        self.clipped += rest - lower * Flags::LOWER;
+    pub fn add_flags(&mut self, sum: u32) {
+        self.count += f64::from(sum / Flags::USED);
+        self.clipped_lower += f64::from(sum % Flags::USED / Flags::LOWER);
+        self.clipped += f64::from(sum % Flags::LOWER);
     }
 
     /// Pushes what they come to as metrics.
@@ -105,56 +101,59 @@ impl<S: Surrogate> Kernel for Policy<'_, S> {
         let blocks =
             self.pieces.iter().flat_map(|piece| aggregate::cut(&piece.tokens).map(move |tokens| (tokens, piece)));
         for (tokens, piece) in blocks {
-            let share = piece.share;
+            let share = piece.share as f32;
             let columns = self.columns;
-            let (new, old) = (&columns.new[tokens.clone()], &columns.old[tokens.clone()]);
-            let (advantage, weight) = (&columns.advantage[tokens.clone()], &columns.weight[tokens.clone()]);
             let slopes = &mut self.slopes[tokens.clone()];
             let count = slopes.len();
             // One length for all, which the compiler then need not check again in the loops.
-            let (new, old, advantage, weight) = (&new[..count], &old[..count], &advantage[..count], &weight[..count]);
-            let Scratch { moved, log_ratio, ratio, correction, loss, flags } = &mut scratch;
+            let (new, old) = (&columns.new[tokens.clone()][..count], &columns.old[tokens.clone()][..count]);
+            let advantage = &columns.advantage[tokens.clone()][..count];
+            let weight = &columns.weight[tokens.clone()][..count];
+            let Scratch { moved, log_ratio, ratio, correction, loss } = &mut scratch;
             let (moved, log_ratio, ratio) = (&mut moved[..count], &mut log_ratio[..count], &mut ratio[..count]);
-            let (correction, loss, flags) = (&mut correction[..count], &mut loss[..count], &mut flags[..count]);
+            let (correction, loss) = (&mut correction[..count], &mut loss[..count]);
 
             for i in 0..count {
-                let difference = f64::from(new[i]) - f64::from(old[i]);
+                let difference = new[i] - old[i];
                 moved[i] = if weight[i] == 0.0 { 0.0 } else { difference };
                 log_ratio[i] = difference;
             }
-            match piece.log_ratio {
+            match piece.log_ratio.map(|shared| shared as f32) {
                 Some(shared) => {
                     log_ratio.fill(shared);
-                    ratio.fill(math::exp(self.clamp.cut(shared)));
+                    ratio.fill(math::exp_f32(self.clamp.cut(shared)));
                 }
                 None if S::RATIO => {
                     for i in 0..count {
-                        ratio[i] = math::exp(self.clamp.cut(log_ratio[i]));
+                        ratio[i] = math::exp_f32(self.clamp.cut(log_ratio[i]));
                     }
                 }
                 None => {}
             }
             if let Some(given) = columns.correction {
-                correction.copy_from_slice(&given[tokens.clone()]);
+                for (correction, given) in correction.iter_mut().zip(&given[tokens.clone()]) {
+                    *correction = *given as f32;
+                }
             }
+            let mut flags = 0;
             for i in 0..count {
                 let point = self.surrogate.at(Token {
-                    new: f64::from(new[i]),
-                    advantage: f64::from(advantage[i]),
+                    new: new[i],
+                    advantage: advantage[i],
                     log_ratio: log_ratio[i],
                     ratio: ratio[i],
                     passes: self.clamp.passes(log_ratio[i]),
                 });
                 // What has no weight has no part, whatever its numbers are.
                 let has = weight[i] != 0.0;
-                let factor = f64::from(weight[i]) * share * correction[i];
+                let factor = weight[i] * share * correction[i];
                 loss[i] = if has { factor * point.loss } else { 0.0 };
-                slopes[i] = if has { (factor * point.slope) as f32 } else { 0.0 };
-                flags[i] = Flags::of(has, point.clipped, point.clipped_lower);
+                slopes[i] = if has { factor * point.slope } else { 0.0 };
+                flags += Flags::of(has, point.clipped, point.clipped_lower);
             }
-            sums.loss += math::sum(loss);
-            sums.add_flags(math::sum(flags));
-            sums.moved += math::sum(moved);
+            sums.loss += math::sum_f32(loss);
+            sums.add_flags(flags);
+            sums.moved += math::sum_f32(moved);
         }
         sums
     }
@@ -162,18 +161,17 @@ impl<S: Surrogate> Kernel for Policy<'_, S> {
 
 /// Numbers of the tokens of a block.
 struct Scratch {
-    moved: [f64; BLOCK],
-    log_ratio: [f64; BLOCK],
-    ratio: [f64; BLOCK],
-    correction: [f64; BLOCK],
-    loss: [f64; BLOCK],
-    flags: [f64; BLOCK],
+    moved: [f32; BLOCK],
+    log_ratio: [f32; BLOCK],
+    ratio: [f32; BLOCK],
+    correction: [f32; BLOCK],
+    loss: [f32; BLOCK],
 }
 
 impl Default for Scratch {
     fn default() -> Self {
         let ones = [1.0; BLOCK];
-        Self { moved: ones, log_ratio: ones, ratio: ones, correction: ones, loss: ones, flags: ones }
+        Self { moved: ones, log_ratio: ones, ratio: ones, correction: ones, loss: ones }
     }
 }
 
@@ -188,7 +186,7 @@ mod tests {
             let token = |i: usize| Flags::of(i != 5, i < clipped, i < lower);
             let expected = |limit: usize| (0..BLOCK).filter(|i| *i != 5 && *i < limit).count() as f64;
             let before = sums;
-            sums.add_flags((0..BLOCK).map(token).sum());
+            sums.add_flags((0..BLOCK).map(token).sum::<u32>());
             assert_eq!(sums.count - before.count, BLOCK as f64 - 1.0);
             assert_eq!(sums.clipped - before.clipped, expected(clipped));
             assert_eq!(sums.clipped_lower - before.clipped_lower, expected(lower));

@@ -29,33 +29,35 @@ choices! {
 /// passes; outside it is 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogRatioClamp {
-    low: f64,
-    high: f64,
+    /// Its lowest value.
+    pub low: f32,
+    /// Its highest value.
+    pub high: f32,
 }
 
 impl LogRatioClamp {
     /// The cut of a ratio: 20 at both ends of a token's and 10 from above of the others, as verl has them, unless a
     /// value is given; 0 does not cut.
-    pub fn new(ratio: Ratio, given: Option<f64>) -> Self {
+    pub fn new(ratio: Ratio, given: Option<f32>) -> Self {
         let limit = match given {
             Some(limit) if limit > 0.0 => limit,
-            Some(_) => f64::INFINITY,
+            Some(_) => f32::INFINITY,
             None if ratio == Ratio::Token => 20.0,
             None => 10.0,
         };
-        let low = if ratio == Ratio::Token { -limit } else { f64::NEG_INFINITY };
+        let low = if ratio == Ratio::Token { -limit } else { f32::NEG_INFINITY };
         Self { low, high: limit }
     }
 
     /// The log-ratio after the cut.
     #[inline(always)]
-    pub fn cut(self, log_ratio: f64) -> f64 {
+    pub fn cut(self, log_ratio: f32) -> f32 {
         cut(log_ratio, self.low, self.high)
     }
 
     /// Whether the derivative passes.
     #[inline(always)]
-    pub fn passes(self, log_ratio: f64) -> bool {
+    pub fn passes(self, log_ratio: f32) -> bool {
         (log_ratio >= self.low) & (log_ratio <= self.high)
     }
 }
@@ -162,7 +164,7 @@ mod tests {
 
     #[test]
     fn cuts_are_those_of_each_ratio() {
-        let at = |ratio, given, log_ratio| {
+        let at = |ratio, given, log_ratio: f32| {
             let clamp = LogRatioClamp::new(ratio, given);
             (clamp.cut(log_ratio), clamp.passes(log_ratio))
         };

@@ -20,17 +20,17 @@ choices! {
     }
 }
 
-/// What a surrogate is a function of.
+/// What a surrogate is a function of. In 32 bits, as the columns are that it comes from and goes to; sums are in 64.
 #[derive(Clone, Copy, Debug)]
 pub struct Token {
     /// The token's log-probability under the policy as it is now.
-    pub new: f64,
+    pub new: f32,
     /// The advantage.
-    pub advantage: f64,
+    pub advantage: f32,
     /// The log-ratio that it takes part in, as it is.
-    pub log_ratio: f64,
+    pub log_ratio: f32,
     /// The importance ratio, from the log-ratio after its cut.
-    pub ratio: f64,
+    pub ratio: f32,
     /// The derivative passes that cut.
     pub passes: bool,
 }
@@ -39,9 +39,9 @@ pub struct Token {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// The loss.
-    pub loss: f64,
+    pub loss: f32,
     /// Its derivative with respect to the log-probability.
-    pub slope: f64,
+    pub slope: f32,
     /// The cut ratio decides.
     pub clipped: bool,
     /// The limit for negative advantages decides.
@@ -61,11 +61,11 @@ pub trait Surrogate: Copy {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clip {
     /// Lowest ratio that still counts.
-    pub low: f64,
+    pub low: f32,
     /// Highest ratio that still counts.
-    pub high: f64,
+    pub high: f32,
     /// With a negative advantage the loss is at most this times the advantage's size; infinite is no limit.
-    pub dual: f64,
+    pub dual: f32,
 }
 
 impl Surrogate for Clip {
@@ -84,7 +84,7 @@ impl Surrogate for Clip {
         let cut_slope = if inside { plain } else { 0.0 };
         let tied = if plain < cut { cut_slope } else { 0.5 * (plain + cut_slope) };
         let (larger, slope) = if plain > cut { (plain, plain) } else { (cut, tied) };
-        let limit = if advantage < 0.0 { -advantage * self.dual } else { f64::INFINITY };
+        let limit = if advantage < 0.0 { -advantage * self.dual } else { f32::INFINITY };
         let above = larger > limit;
         let slope = if above { 0.0 } else { slope };
         let slope = if larger == limit { 0.5 * slope } else { slope };
@@ -104,9 +104,9 @@ impl Surrogate for Clip {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cispo {
     /// Lowest factor.
-    pub low: f64,
+    pub low: f32,
     /// Highest factor.
-    pub high: f64,
+    pub high: f32,
 }
 
 impl Surrogate for Cispo {
@@ -137,16 +137,16 @@ impl Surrogate for Plain {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sapo {
     /// `tau` with a positive advantage.
-    pub tau_positive: f64,
+    pub tau_positive: f32,
     /// `tau` with another.
-    pub tau_negative: f64,
+    pub tau_negative: f32,
 }
 
 impl Surrogate for Sapo {
     #[inline(always)]
     fn at(self, token: Token) -> Point {
         let tau = if token.advantage > 0.0 { self.tau_positive } else { self.tau_negative };
-        let gate = math::sigmoid(tau * (token.ratio - 1.0));
+        let gate = math::sigmoid_f32(tau * (token.ratio - 1.0));
         let slope = -token.advantage * 4.0 * gate * (1.0 - gate) * token.ratio;
         Point {
             loss: -token.advantage * gate * (4.0 / tau),
@@ -161,7 +161,7 @@ impl Surrogate for Sapo {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Dro {
     /// The factor of the square.
-    pub beta: f64,
+    pub beta: f32,
 }
 
 impl Surrogate for Dro {
@@ -181,7 +181,7 @@ impl Surrogate for Dro {
 
 /// The value in a range; what is not a number stays visible.
 #[inline(always)]
-pub fn cut(value: f64, low: f64, high: f64) -> f64 {
+pub fn cut<T: PartialOrd + Copy>(value: T, low: T, high: T) -> T {
     let value = if value < low { low } else { value };
     if value > high { high } else { value }
 }
@@ -190,13 +190,13 @@ pub fn cut(value: f64, low: f64, high: f64) -> f64 {
 mod tests {
     use super::*;
 
-    fn at(surrogate: impl Surrogate, ratio: f64, advantage: f64) -> Point {
+    fn at(surrogate: impl Surrogate, ratio: f32, advantage: f32) -> Point {
         surrogate.at(Token { new: -2.0, advantage, log_ratio: ratio.ln(), ratio, passes: true })
     }
 
-    fn check(surrogate: impl Surrogate, ratio: f64, advantage: f64, loss: f64, slope: f64) {
+    fn check(surrogate: impl Surrogate, ratio: f32, advantage: f32, loss: f32, slope: f32) {
         let found = at(surrogate, ratio, advantage);
-        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let near = |a: f32, b: f32| (a - b).abs() < 1e-6;
         assert!(near(found.loss, loss) && near(found.slope, slope), "ratio {ratio}, advantage {advantage}: {found:?}");
     }
 
@@ -209,11 +209,11 @@ mod tests {
         check(clip, 1.5, -1.0, 1.5, 1.5);
         check(clip, 5.0, 1.0, -1.2, 0.0);
         check(clip, 5.0, -1.0, 3.0, 0.0);
-        let single = Clip { dual: f64::INFINITY, ..clip };
+        let single = Clip { dual: f32::INFINITY, ..clip };
         check(single, 5.0, -1.0, 5.0, 5.0);
-        check(single, f64::INFINITY, 0.0, 0.0, 0.0);
-        check(single, f64::INFINITY, 2.0, -2.4, 0.0);
-        check(single, f64::NAN, 0.0, 0.0, 0.0);
+        check(single, f32::INFINITY, 0.0, 0.0, 0.0);
+        check(single, f32::INFINITY, 2.0, -2.4, 0.0);
+        check(single, f32::NAN, 0.0, 0.0, 0.0);
     }
 
     #[test]
@@ -236,18 +236,18 @@ mod tests {
         // A gate of 1/2 at a ratio of 1, whatever tau is: 4 / tau / 2, and a derivative of the advantage.
         check(Sapo { tau_positive: 2.0, tau_negative: 1.0 }, 1.0, 3.0, -3.0, -3.0);
         check(Sapo { tau_positive: 2.0, tau_negative: 1.0 }, 1.0, -3.0, 6.0, 3.0);
-        check(Dro { beta: 0.5 }, 2.0, 1.0, 2.0 + 0.25 * 2.0_f64.ln().powi(2), -1.0 + 0.5 * 2.0_f64.ln());
+        check(Dro { beta: 0.5 }, 2.0, 1.0, 2.0 + 0.25 * 2.0_f32.ln().powi(2), -1.0 + 0.5 * 2.0_f32.ln());
     }
 
     #[test]
     fn what_is_no_number_stays_visible() {
         let clip = Clip { low: 0.8, high: 1.2, dual: 3.0 };
-        for advantage in [1.0, -1.0, f64::NAN] {
-            assert!(at(clip, f64::NAN, advantage).loss.is_nan(), "{advantage}");
+        for advantage in [1.0, -1.0, f32::NAN] {
+            assert!(at(clip, f32::NAN, advantage).loss.is_nan(), "{advantage}");
         }
-        assert!(at(clip, 1.0, f64::NAN).loss.is_nan());
-        assert!(at(Cispo { low: 0.8, high: 1.2 }, f64::NAN, 1.0).loss.is_nan());
-        assert!(at(Sapo { tau_positive: 1.0, tau_negative: 1.0 }, f64::NAN, 1.0).loss.is_nan());
+        assert!(at(clip, 1.0, f32::NAN).loss.is_nan());
+        assert!(at(Cispo { low: 0.8, high: 1.2 }, f32::NAN, 1.0).loss.is_nan());
+        assert!(at(Sapo { tau_positive: 1.0, tau_negative: 1.0 }, f32::NAN, 1.0).loss.is_nan());
     }
 
     #[test]

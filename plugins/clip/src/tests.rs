@@ -206,7 +206,7 @@ fn gspo_is_clip_with_a_row_s_ratio() {
     row.set(ADVANTAGE, vec![1.0, 1.0, 1.0, -2.0]);
     let gspo = TestScheme::<GspoObjective>::new("{}").unwrap().objective(&row).unwrap();
     assert_eq!(gspo.loss, objective(r#"{"ratio": "row", "low": 3e-4, "high": 4e-4}"#, &row).loss);
-    assert_eq!(gspo.d_logprob[..3], [-0.983_471_46 / 6.0; 3]);
+    gspo.d_logprob[..3].iter().for_each(|slope| near(f64::from(*slope), -0.983_471_46 / 6.0));
 }
 
 #[test]
@@ -521,6 +521,8 @@ proptest! {
         prop_assume!(batch.tokens() > 0);
         let token = pick.index(batch.tokens());
         let found = objective(&params, &batch);
+        // A token's loss is rounded to 32 bits, and so is what a difference of two says about the slope.
+        let rounding = 2e-3 * found.d_logprob.iter().fold(0.0_f64, |most, d| most.max(f64::from(d.abs())));
         for (column, slopes) in [
             (NEW_LOGPROB, &found.d_logprob),
             (NEW_ENTROPY, &found.d_entropy),
@@ -543,7 +545,8 @@ proptest! {
             if (before - after).abs() < 0.02 * scale {
                 let expected = slope(left, right);
                 let slope = f64::from(slopes[token]);
-                prop_assert!((slope - expected).abs() < 0.02 * scale, "{}: {slope} {expected}", column.name());
+                let limit = 0.02 * scale + rounding;
+                prop_assert!((slope - expected).abs() < limit, "{}: {slope} {expected}", column.name());
             }
         }
     }

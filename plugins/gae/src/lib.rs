@@ -102,12 +102,20 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
-use accredit_plugin_api::prelude::*;
+mod residuals;
+
+use std::ops::Range;
+
+use accredit_plugin_api::{math, prelude::*};
 use accredit_steps::{
-    tokens::{Returns, Reward, Within, outcomes},
-    whiten::{Whitening, spread},
+    recursion::Recursion,
+    tokens::{Returns, Reward, Walker, Within, outcomes},
+    whiten::{Moments, Whitening},
 };
+
+use crate::residuals::Residuals;
 
 params! {
     /// Parameters of `gae`.
@@ -139,7 +147,9 @@ struct Gae {
     returns: Returns,
     whitening: Option<Whitening>,
     outcomes: Vec<f64>,
-    scores: Scores,
+    recursion: Recursion,
+    advantages: Moments,
+    targets: Moments,
 }
 
 impl Scheme for Gae {
@@ -158,7 +168,14 @@ impl Scheme for Gae {
         returns.check()?;
         let whitening = Whitening { center: true, scale: true, ddof: params.ddof, eps: params.eps };
         let whitening = params.whiten.then_some(whitening);
-        Ok(Self { returns, whitening, outcomes: Vec::new(), scores: Scores::default() })
+        Ok(Self {
+            returns,
+            whitening,
+            outcomes: Vec::new(),
+            recursion: Recursion::default(),
+            advantages: Moments::default(),
+            targets: Moments::default(),
+        })
     }
 
     fn needs(&self) -> Needs {
@@ -174,39 +191,68 @@ impl Scheme for Gae {
         if self.returns.reward == Reward::Outcome {
             outcomes(batch, &mut self.outcomes)?;
         }
-        let advantages = &mut *out.advantage;
-        let (mut value_sum, mut target_sum, mut target_squares) = (0.0, 0.0, 0.0);
-        self.returns.run(
-            batch,
-            &self.outcomes,
-            |token| f64::from(values[token]),
-            |token, advantage| {
-                let value = f64::from(values[token]);
-                let target = advantage + value;
-                advantages[token] = advantage as f32;
-                targets[token] = target as f32;
-                value_sum += value;
-                target_sum += target;
-                target_squares += target * target;
-            },
-        )?;
-        let ranges = || batch.trajectories().map(|trajectory| trajectory.tokens());
-        let Some(spread) = spread(advantages, ranges, &mut self.scores) else {
+        self.advantages.clear();
+        self.targets.clear();
+        let mut critic = Critic {
+            gamma: self.returns.gamma,
+            decay: self.returns.decay(),
+            token_reward: batch.get(TOKEN_REWARD)?,
+            values,
+            advantages: out.advantage,
+            targets,
+            recursion: &mut self.recursion,
+            moments: [&mut self.advantages, &mut self.targets],
+        };
+        self.returns.walk(batch, &self.outcomes, &mut critic)?;
+        let (Some(spread), Some(target)) = (self.advantages.spread(), self.targets.spread()) else {
             return Ok(());
         };
         let (host, count) = (&context.host, f64::from(spread.count));
         host.metric("advantage_mean", spread.mean);
         host.metric("advantage_std", spread.deviation(0));
-        host.metric("value_mean", value_sum / count);
-        host.metric("value_target_mean", target_sum / count);
-        let target_variance = target_squares / count - (target_sum / count).powi(2);
-        if target_variance > 0.0 {
-            host.metric("explained_variance", 1.0 - spread.squares / count / target_variance);
+        host.metric("value_mean", math::sum_f32(values) / count);
+        host.metric("value_target_mean", target.mean);
+        if target.squares > 0.0 {
+            host.metric("explained_variance", 1.0 - spread.squares / target.squares);
         }
         if let Some(whitening) = self.whitening {
-            whitening.apply(advantages, &spread);
+            whitening.apply(out.advantage, &spread);
         }
         Ok(())
+    }
+}
+
+/// What advantages and targets are made from, and where they go.
+struct Critic<'a> {
+    gamma: f64,
+    decay: f64,
+    token_reward: &'a [f32],
+    values: &'a [f32],
+    advantages: &'a mut [f32],
+    targets: &'a mut [f32],
+    recursion: &'a mut Recursion,
+    /// Of advantages and of targets.
+    moments: [&'a mut Moments; 2],
+}
+
+impl Walker for Critic<'_> {
+    fn response(&mut self, tokens: Range<usize>, last: f64) -> f64 {
+        math::run(Residuals {
+            gamma: self.gamma,
+            decay: self.decay,
+            token_reward: &self.token_reward[tokens.clone()],
+            values: &self.values[tokens.clone()],
+            advantages: &mut self.advantages[tokens.clone()],
+            targets: &mut self.targets[tokens],
+            last,
+            recursion: self.recursion,
+        })
+    }
+
+    fn trajectory(&mut self, tokens: Range<usize>) {
+        let [advantages, targets] = &mut self.moments;
+        advantages.push(&self.advantages[tokens.clone()]);
+        targets.push(&self.targets[tokens]);
     }
 }
 

@@ -267,7 +267,9 @@ impl Hgpo {
             self.histories.start(&group);
             for length in 1..=history + 1 {
                 let weight = f64::from(length + 1).powf(alpha);
-                for cell in self.histories.lengthen(&group, state) {
+                let several_states = length > 1;
+                // One step alone has nothing to compare; only its state is counted.
+                for cell in self.histories.lengthen(&group, state).filter(|cell| !several_states || cell.len() > 1) {
                     let counted = || cell.iter().map(accredit_steps::Member::step).filter(|step| responses.has(*step));
                     self.scores.clear();
                     for step in counted() {

@@ -82,8 +82,8 @@
 
 use std::ops::Range;
 
-use accredit_plugin_api::prelude::*;
-use accredit_steps::whiten::{Whitening, spread};
+use accredit_plugin_api::{math, prelude::*};
+use accredit_steps::whiten::{Moments, Whitening};
 
 choices! {
     /// What has mean 0 and deviation 1 afterwards.
@@ -144,6 +144,7 @@ struct Normalize {
     count: Count,
     singleton: Singleton,
     whitening: Whitening,
+    moments: Moments,
     scores: Scores,
 }
 
@@ -169,6 +170,7 @@ impl Scheme for Normalize {
             count: params.count,
             singleton: params.singleton,
             whitening: Whitening { center: params.center, scale: params.scale, ddof: params.ddof, eps: params.eps },
+            moments: Moments::default(),
             scores: Scores::default(),
         })
     }
@@ -181,11 +183,11 @@ impl Scheme for Normalize {
         let mut counts = Counts::default();
         match self.over {
             Over::Batch => {
-                self.unit(&mut counts, credit.advantage, 0..batch.token_count(), || batch.trajectories());
+                self.unit(&mut counts, credit.advantage, 0..batch.token_count(), batch.trajectories());
             }
             Over::Group => {
                 for group in batch.groups() {
-                    self.unit(&mut counts, credit.advantage, group.token_range(), || group.trajectories());
+                    self.unit(&mut counts, credit.advantage, group.token_range(), group.trajectories());
                 }
             }
         }
@@ -198,19 +200,25 @@ impl Scheme for Normalize {
 }
 
 impl Normalize {
-    /// Whitens the tokens of some trajectories, which `trajectories` gives anew at each call.
-    fn unit<'a, I: Iterator<Item = Trajectory<'a>>>(
+    /// Whitens the tokens of some trajectories.
+    fn unit<'a>(
         &mut self,
         counts: &mut Counts,
         advantage: &mut [f32],
         tokens: Range<usize>,
-        trajectories: impl Fn() -> I,
+        trajectories: impl Iterator<Item = Trajectory<'a>>,
     ) {
         let spread = match self.count {
-            Count::Tokens => spread(advantage, || trajectories().map(|t| t.tokens()), &mut self.scores),
+            Count::Tokens => {
+                self.moments.clear();
+                for trajectory in trajectories {
+                    self.moments.push(&advantage[trajectory.tokens()]);
+                }
+                self.moments.spread()
+            }
             Count::Steps => {
                 self.scores.clear();
-                for trajectory in trajectories() {
+                for trajectory in trajectories {
                     for step in trajectory.steps() {
                         push_mean(advantage, step.tokens(), &mut self.scores);
                     }
@@ -219,7 +227,7 @@ impl Normalize {
             }
             Count::Trajectories => {
                 self.scores.clear();
-                for trajectory in trajectories() {
+                for trajectory in trajectories {
                     push_mean(advantage, trajectory.tokens(), &mut self.scores);
                 }
                 self.scores.spread()
@@ -244,7 +252,7 @@ impl Normalize {
 /// Adds the mean of a range of tokens to the scores; that of an empty range is none.
 fn push_mean(values: &[f32], tokens: Range<usize>, scores: &mut Scores) {
     let count = tokens.len();
-    let sum: f64 = values[tokens].iter().map(|value| f64::from(*value)).sum();
+    let sum = math::sum_f32(&values[tokens]);
     scores.push(sum / count.max(1) as f64, u32::from(count > 0));
 }
 

@@ -100,12 +100,19 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
-use accredit_plugin_api::prelude::*;
+mod discount;
+
+use std::ops::Range;
+
+use accredit_plugin_api::{math, prelude::*};
 use accredit_steps::{
-    tokens::{Returns, Reward, Within, outcomes},
-    whiten::{Whitening, spread},
+    tokens::{Returns, Reward, Walker, Within, outcomes},
+    whiten::{Moments, Whitening},
 };
+
+use crate::discount::{Discount, Discounted};
 
 choices! {
     /// What is taken off the outcome of a trajectory.
@@ -161,6 +168,8 @@ struct Reinforce {
     whitening: Option<Whitening>,
     outcomes: Vec<f64>,
     scores: Scores,
+    discount: Discount,
+    moments: Moments,
 }
 
 impl Scheme for Reinforce {
@@ -189,6 +198,8 @@ impl Scheme for Reinforce {
             whitening: params.whiten.then_some(whitening),
             outcomes: Vec::new(),
             scores: Scores::default(),
+            discount: Discount::new(params.gamma),
+            moments: Moments::default(),
         })
     }
 
@@ -209,17 +220,21 @@ impl Scheme for Reinforce {
         if self.baseline == Baseline::Group {
             self.compare(batch, host);
         }
-        let advantages = &mut *out.advantage;
-        let write = |token: usize, sum: f64| advantages[token] = sum as f32;
-        self.returns.run(batch, &self.outcomes, |_| 0.0, write)?;
-        let ranges = || batch.trajectories().map(|trajectory| trajectory.tokens());
-        let Some(spread) = spread(advantages, ranges, &mut self.scores) else {
+        self.moments.clear();
+        let mut rewards = Rewards {
+            token_reward: batch.get(TOKEN_REWARD)?,
+            returns: out.advantage,
+            discount: &mut self.discount,
+            moments: &mut self.moments,
+        };
+        self.returns.walk(batch, &self.outcomes, &mut rewards)?;
+        let Some(spread) = self.moments.spread() else {
             return Ok(());
         };
         host.metric("return_mean", spread.mean);
         host.metric("return_std", spread.deviation(0));
         if let Some(whitening) = self.whitening {
-            whitening.apply(advantages, &spread);
+            whitening.apply(out.advantage, &spread);
         }
         Ok(())
     }
@@ -252,6 +267,29 @@ impl Reinforce {
         host.metric("groups", f64::from(groups));
         host.metric("groups_singleton", f64::from(singleton));
         host.metric("groups_without_spread", f64::from(without_spread));
+    }
+}
+
+/// What returns are made from, and where they go.
+struct Rewards<'a> {
+    token_reward: &'a [f32],
+    returns: &'a mut [f32],
+    discount: &'a mut Discount,
+    moments: &'a mut Moments,
+}
+
+impl Walker for Rewards<'_> {
+    fn response(&mut self, tokens: Range<usize>, last: f64) -> f64 {
+        math::run(Discounted {
+            discount: self.discount,
+            token_reward: &self.token_reward[tokens.clone()],
+            returns: &mut self.returns[tokens],
+            last,
+        })
+    }
+
+    fn trajectory(&mut self, tokens: Range<usize>) {
+        self.moments.push(&self.returns[tokens]);
     }
 }
 

@@ -28,122 +28,136 @@ pub struct Divergence {
 /// Numbers of one place, which are used again for the next.
 #[derive(Default)]
 pub struct Scratch {
-    /// Log-probabilities of the student.
-    student: Vec<f64>,
-    /// Log-probabilities of the teacher.
-    teacher: Vec<f64>,
-    /// Probabilities of the student.
-    student_mass: Vec<f64>,
-    /// Probabilities of the teacher.
-    teacher_mass: Vec<f64>,
+    student: Distribution,
+    teacher: Distribution,
     /// Derivatives with respect to the student's log-probabilities.
     slopes: Vec<f64>,
+    /// The terms of the divergence.
+    terms: Vec<f64>,
 }
 
-/// Largest log-sum of the listed tokens, so that the rest has some probability.
-const FULL: f64 = -1e-7;
+/// A distribution over the listed tokens and the rest.
+#[derive(Default)]
+struct Distribution {
+    logprobs: Vec<f64>,
+    masses: Vec<f64>,
+}
+
+/// Largest probability of the listed tokens together, so that the rest has some: `e^-1e-7`.
+const FULL: f64 = 0.999_999_900_000_005;
 
 impl Divergence {
     /// The divergence in nats; writes `factor` times its derivative with respect to the student's log-probabilities,
     /// each taken as a variable of its own. All slices have one length.
     pub fn at(self, student: &[f32], teacher: &[f32], factor: f64, scratch: &mut Scratch, out: &mut [f32]) -> f64 {
-        let Scratch { student: s, teacher: t, student_mass, teacher_mass, slopes } = scratch;
-        let listed = student.len();
-        s.clear();
-        s.extend(student.iter().map(|logprob| f64::from(*logprob)));
-        t.clear();
-        t.extend(teacher.iter().map(|logprob| f64::from(*logprob)));
-        if self.tail == Tail::Renormalise {
-            // The largest becomes 0, so that a list of unlikely tokens still has a sum.
-            for logprobs in [&mut *s, &mut *t] {
-                let largest = logprobs.iter().fold(f64::NEG_INFINITY, |largest, logprob| largest.max(*logprob));
-                for logprob in logprobs.iter_mut() {
-                    *logprob -= largest;
-                }
-            }
-        }
-        masses(s, student_mass);
-        masses(t, teacher_mass);
-        let mut passes = true;
-        match self.tail {
-            Tail::Bucket => {
-                passes = math::sum(student_mass).ln() <= FULL;
-                for (logprobs, mass) in [(&mut *s, &mut *student_mass), (&mut *t, &mut *teacher_mass)] {
-                    let rest = -math::sum(mass).ln().min(FULL).exp_m1();
-                    logprobs.push(rest.ln());
-                    mass.push(rest);
-                }
-            }
-            Tail::Renormalise => {
-                for (logprobs, mass) in [(&mut *s, &mut *student_mass), (&mut *t, &mut *teacher_mass)] {
-                    let sum = math::sum(mass);
-                    let log_sum = sum.ln();
-                    for (logprob, mass) in logprobs.iter_mut().zip(mass.iter_mut()) {
-                        *logprob -= log_sum;
-                        *mass /= sum;
-                    }
-                }
-            }
-        }
-        slopes.clear();
-        slopes.resize(s.len(), 0.0);
-        let value = self.terms(s, t, student_mass, teacher_mass, slopes);
-        // From the distribution's own log-probabilities to those that were given.
-        let correction = match self.tail {
-            // The rest is 1 minus the listed probabilities.
-            Tail::Bucket if passes => slopes[listed] / student_mass[listed],
-            Tail::Bucket => 0.0,
-            Tail::Renormalise => math::sum(slopes),
-        };
-        for (i, out) in out.iter_mut().enumerate() {
-            *out = (factor * (slopes[i] - student_mass[i] * correction)) as f32;
-        }
-        value
+        math::run(Place { divergence: self, student, teacher, factor, scratch, out })
     }
 
-    /// The sum over the tokens of two distributions; writes the derivatives.
-    fn terms(self, s: &[f64], t: &[f64], student: &[f64], teacher: &[f64], slopes: &mut [f64]) -> f64 {
-        let alpha = self.alpha;
-        let mut value = 0.0;
-        for (i, slope) in slopes.iter_mut().enumerate() {
-            let (p, q) = (student[i], teacher[i]);
-            if alpha == 0.0 {
-                value += q * (t[i] - s[i]);
-                *slope = -q;
-            } else if alpha == 1.0 {
-                value += p * (s[i] - t[i]);
-                *slope = p * (s[i] - t[i] + 1.0);
-            } else {
-                let mixed = (1.0 - alpha) * p + alpha * q;
-                // A token that neither gives any probability has no part.
-                if mixed > 0.0 {
-                    let log_mixed = mixed.ln();
-                    // The derivative through the mixture cancels against that through the probability.
-                    *slope = (1.0 - alpha) * p * (s[i] - log_mixed);
-                    value += *slope + alpha * q * (t[i] - log_mixed);
-                }
-            }
-        }
-        value
+    /// The term of one token with log-probabilities `s` and `t` and probabilities `p` and `q`, and its derivative.
+    #[inline(always)]
+    fn term(alpha: f64, s: f64, t: f64, p: f64, q: f64) -> (f64, f64) {
+        let (own, other) = ((1.0 - alpha) * p, alpha * q);
+        let mixed = own + other;
+        let log_mixed = math::ln(mixed);
+        // The derivative through the mixture cancels against that through the probability. A token that neither gives any
+        // probability has no part.
+        let slope = if mixed > 0.0 { own * (s - log_mixed) } else { 0.0 };
+        (slope + if mixed > 0.0 { other * (t - log_mixed) } else { 0.0 }, slope)
     }
 }
 
-/// Probabilities of log-probabilities.
-fn masses(logprobs: &[f64], out: &mut Vec<f64>) {
-    struct Exp<'a>(&'a [f64], &'a mut [f64]);
-    impl Kernel for Exp<'_> {
-        type Output = ();
-        #[expect(clippy::inline_always, reason = "it must become a part of the loop's compilation to be vectorised")]
-        #[inline(always)]
-        fn run(self) {
-            for (out, logprob) in self.1.iter_mut().zip(self.0) {
-                *out = math::exp(*logprob);
+/// One place: its lists, and where the derivatives go.
+struct Place<'a> {
+    divergence: Divergence,
+    student: &'a [f32],
+    teacher: &'a [f32],
+    factor: f64,
+    scratch: &'a mut Scratch,
+    out: &'a mut [f32],
+}
+
+impl Kernel for Place<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let Self { divergence: Divergence { alpha, tail }, factor, out, .. } = self;
+        let Scratch { student, teacher, slopes, terms } = self.scratch;
+        let listed = out.len();
+        let passes = student.list(self.student, tail);
+        teacher.list(self.teacher, tail);
+        let count = student.masses.len();
+        slopes.resize(count, 0.0);
+        terms.resize(count, 0.0);
+        let (s, p) = (&student.logprobs[..count], &student.masses[..count]);
+        let (t, q) = (&teacher.logprobs[..count], &teacher.masses[..count]);
+        let (slopes, terms) = (&mut slopes[..count], &mut terms[..count]);
+        if alpha == 0.0 {
+            for i in 0..count {
+                (terms[i], slopes[i]) = (q[i] * (t[i] - s[i]), -q[i]);
+            }
+        } else if alpha == 1.0 {
+            for i in 0..count {
+                let gap = s[i] - t[i];
+                (terms[i], slopes[i]) = (p[i] * gap, p[i] * (gap + 1.0));
+            }
+        } else {
+            for i in 0..count {
+                (terms[i], slopes[i]) = Divergence::term(alpha, s[i], t[i], p[i], q[i]);
             }
         }
+        // From the distribution's own log-probabilities to those that were given.
+        let correction = match tail {
+            // The rest is 1 minus the listed probabilities.
+            Tail::Bucket if passes => slopes[listed] / p[listed],
+            Tail::Bucket => 0.0,
+            Tail::Renormalise => math::sum(slopes),
+        };
+        for ((out, slope), mass) in out.iter_mut().zip(&*slopes).zip(p) {
+            *out = (factor * (slope - mass * correction)) as f32;
+        }
+        math::sum(terms)
     }
-    out.clear();
-    out.resize(logprobs.len(), 0.0);
-    math::run(Exp(logprobs, out));
+}
+
+impl Distribution {
+    /// Takes the listed log-probabilities and does about the rest what is to be done. Says whether the listed tokens leave
+    /// something over.
+    #[inline(always)]
+    fn list(&mut self, listed: &[f32], tail: Tail) -> bool {
+        let Self { logprobs, masses } = self;
+        let count = listed.len();
+        let length = count + usize::from(tail == Tail::Bucket);
+        logprobs.resize(length, 0.0);
+        masses.resize(length, 0.0);
+        // The largest becomes 0 where the tokens are scaled, so that a list of unlikely ones still has a sum.
+        let largest = match tail {
+            Tail::Bucket => 0.0,
+            Tail::Renormalise => f64::from(listed.iter().copied().fold(f32::NEG_INFINITY, f32::max)),
+        };
+        for ((logprob, mass), listed) in logprobs.iter_mut().zip(&mut *masses).zip(listed) {
+            *logprob = f64::from(*listed) - largest;
+            *mass = math::exp(*logprob);
+        }
+        let sum = math::sum(&masses[..count]);
+        match tail {
+            Tail::Bucket => {
+                let rest = if sum > FULL { 1.0 - FULL } else { 1.0 - sum };
+                logprobs[count] = math::ln(rest);
+                masses[count] = rest;
+            }
+            Tail::Renormalise => {
+                let (log_sum, inverse) = (math::ln(sum), 1.0 / sum);
+                for logprob in logprobs.iter_mut() {
+                    *logprob -= log_sum;
+                }
+                for mass in masses.iter_mut() {
+                    *mass *= inverse;
+                }
+            }
+        }
+        sum <= FULL
+    }
 }
 
 #[cfg(test)]

@@ -113,6 +113,7 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
 mod context;
 mod divergence;
@@ -186,7 +187,6 @@ impl Scheme for Sdpo {
                 if slopes.len() != new.len() * k {
                     fail!("{} tokens have {} derivatives of {k} likeliest tokens each", new.len(), slopes.len());
                 }
-                slopes.fill(0.0);
                 Some((divergence, k, student, teacher, slopes))
             }
         };
@@ -195,6 +195,9 @@ impl Scheme for Sdpo {
         let mut sums = Sums::default();
         for (token, teacher) in teacher.iter().enumerate() {
             if teacher.is_nan() {
+                if let Some((_, k, .., slopes)) = &mut lists {
+                    slopes[token * *k..(token + 1) * *k].fill(0.0);
+                }
                 continue;
             }
             let gap = f64::from(new[token]) - f64::from(*teacher);

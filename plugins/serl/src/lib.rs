@@ -195,12 +195,15 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(clippy::needless_bitwise_bool, reason = "a short circuit in a loop would be a jump")]
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
 mod anchor;
 mod ask;
 mod hindsight;
 mod reweight;
 mod rlsd;
+mod scale;
 mod serl;
 mod success;
 mod teacher;

@@ -46,8 +46,31 @@ impl Cells {
 
     /// The cells by rising key; inside a cell, the steps by rising index.
     pub fn sorted(&mut self) -> impl Iterator<Item = &[Member]> {
+        self.sort();
+        self.cells()
+    }
+
+    /// Brings the steps of a cell together.
+    pub fn sort(&mut self) {
         self.members.sort_unstable();
+    }
+
+    /// The cells as they stand after [`sort`](Self::sort) or [`split`](Self::split).
+    pub fn cells(&self) -> impl Iterator<Item = &[Member]> {
         self.members.chunk_by(|a, b| a.key == b.key)
+    }
+
+    /// Takes out the steps that `keep` does not want, and splits the cells by a second number. `of` gives the number of a
+    /// step's cell and the second one.
+    pub fn split(&mut self, keep: impl Fn(&Member) -> bool, of: impl Fn(&Member) -> [u32; 2]) {
+        self.members.retain(keep);
+        self.rename(|member| {
+            let [cell, second] = of(member);
+            u64::from(cell) << 32 | u64::from(second)
+        });
+        for cell in self.members.chunk_by_mut(|a, b| a.key >> 32 == b.key >> 32) {
+            cell.sort_unstable();
+        }
     }
 }
 
@@ -67,6 +90,10 @@ mod tests {
         assert_eq!(steps(&mut cells), [vec![1, 4], vec![0, 2], vec![3]]);
         cells.rename(|member| member.key() / 7);
         assert_eq!(steps(&mut cells), [vec![1, 4], vec![0, 2, 3]]);
+        let number = |member: &Member| [u32::from(member.step() > 1), member.step() as u32 % 2];
+        cells.split(|member| member.step() != 4, number);
+        let found: Vec<Vec<usize>> = cells.cells().map(|cell| cell.iter().map(Member::step).collect()).collect();
+        assert_eq!(found, [vec![0], vec![1], vec![2], vec![3]]);
         cells.clear();
         assert_eq!(cells.sorted().count(), 0);
     }

@@ -1,8 +1,6 @@
 //! Rewards of steps, and their discounted sums.
 
-use accredit_plugin_api::prelude::*;
-
-use crate::sum;
+use accredit_plugin_api::{math, prelude::*};
 
 /// Writes the reward of each step: its own, with what `shape` gave to its tokens.
 pub fn step_rewards(batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {
@@ -13,7 +11,7 @@ pub fn step_rewards(batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {
     let token_reward = batch.get_optional(TOKEN_REWARD).unwrap_or_default();
     if token_reward.iter().fold(0, |bits, reward| bits | reward.to_bits()) != 0 {
         for step in batch.steps() {
-            out[step.index()] += sum(&token_reward[step.tokens()]);
+            out[step.index()] += math::sum_f32(&token_reward[step.tokens()]);
         }
     }
     Ok(())

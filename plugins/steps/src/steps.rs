@@ -1,16 +1,17 @@
 //! What several schemes have in common. By step: returns of steps, steps put together by state, scores against their
-//! mean, and numbers about the advantages that come out. By token: the recursion over [`tokens`], and how numbers are
-//! [whitened](whiten).
+//! mean, and numbers about the advantages that come out. By token: the way over [`tokens`], the [`recursion`] on it, and how
+//! numbers are [whitened](whiten).
 //!
 //! A step counts in a statistic if it has a response token. Sums over several steps run over sorted numbers in 64 bits,
 //! so that no result depends, in any bit, on the order of trajectories or groups.
 #![deny(unsafe_code, missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
 mod cells;
 mod comparison;
+pub mod recursion;
 mod returns;
-mod sum;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod tokens;
@@ -20,7 +21,6 @@ mod write;
 pub use cells::{Cells, Member};
 pub use comparison::{Baseline, Comparison, Counts, Entries, Mode, Over, Singleton};
 pub use returns::{discount, step_rewards};
-pub use sum::sum;
 pub use write::StepAdvantages;
 
 use accredit_plugin_api::prelude::*;

@@ -1,5 +1,7 @@
-//! Where rewards stand among the tokens, and the recursion over tokens from the end of a sequence to its beginning.
-//! Generalised advantages are it with a critic, and discounted returns without one.
+//! Where rewards stand among the tokens, and the way over responses from the end of a sequence to its beginning.
+//! Generalised advantages are summed on it with a critic, and discounted returns without one.
+
+use std::ops::Range;
 
 use accredit_plugin_api::prelude::*;
 
@@ -62,17 +64,10 @@ impl Returns {
             .reads_if(self.observation_steps, &[OBSERVATION_TOKENS.any()])
     }
 
-    /// Walks over all tokens, within each sequence from the last to the first, and gives `write` the index and the
-    /// advantage of each. `value` is the critic's value of a token; the value after a sequence is 0. `outcomes` has one
+    /// Hands over all responses that have a token, within each sequence from the last to the first. `outcomes` has one
     /// number for each trajectory, as [`outcomes`] makes them.
-    pub fn run(
-        &self,
-        batch: &Batch<'_>,
-        outcomes: &[f64],
-        value: impl Fn(usize) -> f64,
-        mut write: impl FnMut(usize, f64),
-    ) -> Result<()> {
-        let (reward, token_reward) = (batch.get(REWARD)?, batch.get(TOKEN_REWARD)?);
+    pub fn walk(&self, batch: &Batch<'_>, outcomes: &[f64], walker: &mut impl Walker) -> Result<()> {
+        let reward = batch.get(REWARD)?;
         let observations = if self.observation_steps { Some(batch.get(OBSERVATION_TOKENS)?) } else { None };
         let step_rows = batch.layout() == Layout::Step;
         let cut = match self.within {
@@ -81,7 +76,7 @@ impl Returns {
             Within::Trajectories => false,
         };
         let outcome_in_each_step = step_rows && self.within != Within::Trajectories;
-        let (gamma, decay) = (self.gamma, self.gamma * self.lambda);
+        let decay = self.decay();
         for trajectory in batch.trajectories() {
             // What the next token hands back, the reward that waits for a token, and the step that the next token is in.
             let mut carry = 0.0;
@@ -106,18 +101,28 @@ impl Returns {
                     carry *= decay.powi(observations[after].saturating_sub(observations[step.index()]) as i32);
                 }
                 after = Some(step.index());
-                for token in tokens.rev() {
-                    let (reward, value) = (f64::from(token_reward[token]) + waiting, value(token));
-                    waiting = 0.0;
-                    let residual = reward - value;
-                    write(token, residual + carry);
-                    // Only one product and one sum wait for the token before.
-                    carry = (gamma * value + decay * residual) + decay * carry;
-                }
+                carry = walker.response(tokens, waiting + carry);
+                waiting = 0.0;
             }
+            walker.trajectory(trajectory.tokens());
         }
         Ok(())
     }
+
+    /// What an advantage is worth one token earlier.
+    pub fn decay(&self) -> f64 {
+        self.gamma * self.lambda
+    }
+}
+
+/// What the recursion does with tokens.
+pub trait Walker {
+    /// Gives each token of a response its advantage. `last` comes to the last of them: the reward that stands there, and
+    /// what the token after hands back. Returns what the first of them hands back.
+    fn response(&mut self, tokens: Range<usize>, last: f64) -> f64;
+
+    /// All responses of a trajectory, which has these tokens, are done.
+    fn trajectory(&mut self, tokens: Range<usize>);
 }
 
 /// The outcome of each trajectory with what `shape` changed of its steps, and without what it gave to tokens.

@@ -49,6 +49,9 @@ pub struct Rollout {
     /// A system text in place of the one that `prompt` brings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
+    /// What counts as the state of a step, by which schemes group steps: the key that the environment gives, or its
+    /// observation as text, as verl-agent's anchors are.
+    pub state_key: StateKey,
     /// How often a `select` hook may ask for more groups in one iteration.
     pub refill_rounds: usize,
 }
@@ -70,6 +73,7 @@ impl Default for Rollout {
             action_tag: "answer".to_owned(),
             prompt: Prompt::Ragen,
             system: None,
+            state_key: StateKey::State,
             refill_rounds: 0,
         }
     }
@@ -91,6 +95,19 @@ pub enum Context {
 pub enum Prompt {
     /// A system text, and turns with state, steps left and reward, after the RAGEN project.
     Ragen,
+    /// A prompt for each step with the task, the steps so far, the actions that would be executed now and the form of the
+    /// answer, and no system text, after the verl-agent project. It goes with `context = "window"`.
+    VerlAgent,
     /// The observation alone as the user's turn, and no system text.
     Bare,
+}
+
+/// What counts as the state of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StateKey {
+    /// The environment's key of its whole state.
+    State,
+    /// The observation, letter by letter.
+    Observation,
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Parameters;
+
 /// What the run is called, where it writes, and on how many threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -53,11 +55,14 @@ pub struct Evaluation {
     pub temperature: f64,
     /// The seed of the held-out tasks. It does not depend on the run's seed, so runs are compared on the same tasks.
     pub seed: u64,
+    /// The environment's own keys that are different here, such as `split`.
+    #[serde(skip_serializing_if = "Parameters::is_empty")]
+    pub environment: Parameters,
 }
 
 impl Default for Evaluation {
     fn default() -> Self {
-        Self { every: 10, tasks: 128, temperature: 1.0, seed: 0 }
+        Self { every: 10, tasks: 128, temperature: 1.0, seed: 0, environment: Parameters::new() }
     }
 }
 

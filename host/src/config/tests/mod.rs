@@ -62,6 +62,20 @@ fn text(error: &ConfigError, folder: &Path) -> String {
 }
 
 #[test]
+fn another_environment_does_not_inherit_keys_and_the_same_one_does() {
+    let folder = folder(&[("a.toml", VALID)]);
+    let read = |text: &str| {
+        let file = folder.path().join("b.toml");
+        fs::write(&file, format!("extends = [\"a.toml\"]\n{text}")).unwrap();
+        Loaded::read(&[file], &[]).unwrap().config.environment.unwrap()
+    };
+    let other = read("[environment]\nname = \"sudoku\"\nclues = 9");
+    assert_eq!(serde_json::json!(other.parameters), serde_json::json!({ "clues": 9 }));
+    let same = read("[environment]\nname = \"sokoban\"\nsize = 7");
+    assert_eq!((&same.parameters["size"], same.parameters.contains_key("walls")), (&serde_json::json!(7), true));
+}
+
+#[test]
 fn the_whole_is_read_with_defaults() {
     let loaded = load(VALID, &[]).unwrap();
     let config = &loaded.config;

@@ -113,7 +113,7 @@ fn the_numbers_of_a_micro_batch_are_reported() {
     assert_eq!(value("effective_lambda"), (0.5, 1.0));
     assert_eq!(value("teacher_fraction"), (0.75, 4.0));
     assert_eq!(value("selected_fraction"), (2.0 / 3.0, 3.0));
-    assert_eq!(value("weight_max"), (1.2, 2.0));
+    assert!((value("weight_max").0 - 1.2).abs() < 1e-6);
     assert_eq!(value("clipped_fraction"), (0.5, 2.0));
     assert!((value("weight_min").0 - 0.05_f64.exp()).abs() < 1e-6);
     assert!((value("teacher_gain").0 - 0.275).abs() < 1e-6);

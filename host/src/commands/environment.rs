@@ -1,0 +1,515 @@
+//! `accredit env`: environments by hand and by script, without a model.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufWriter, IsTerminal, Write},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use accredit_core::rng::{Purpose, Stream};
+use accredit_environments::{Environment, FailureKind, Pool, Traits, Turn};
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+use super::print;
+use crate::{
+    config::{Loaded, Parameters},
+    rollout::scripted::{self, Episode, Script},
+};
+
+/// How often an episode whose environment broke is played again.
+const REPLAYS: usize = 2;
+/// Environments that stand ready for each thread.
+const PER_THREAD: usize = 8;
+
+#[derive(Debug, Subcommand)]
+pub enum Env {
+    /// List the environments
+    List,
+    /// Show what an environment tells the agent, its settings, and a first observation
+    Describe {
+        #[command(flatten)]
+        which: Which,
+        /// The task to show
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+    /// Play by hand, in the terminal
+    Play {
+        #[command(flatten)]
+        which: Which,
+        /// The task to play
+        #[arg(long, default_value_t = 0)]
+        seed: u64,
+    },
+    /// Play episodes by script: the environment's expert, or random actions
+    Rollout(Rollout),
+    /// Time steps and resets on one core
+    Bench {
+        #[command(flatten)]
+        which: Which,
+        /// How long to measure each part
+        #[arg(long, default_value_t = 1.0)]
+        seconds: f64,
+    },
+}
+
+/// An environment and its settings.
+#[derive(Debug, Args)]
+pub struct Which {
+    /// The environment's name, or a configuration file with an `[environment]`
+    #[arg(value_name = "NAME|CONFIG")]
+    environment: String,
+    /// Set a key of the environment, such as `size=8`
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Rollout {
+    #[command(flatten)]
+    which: Which,
+    /// Who plays
+    #[arg(long, value_enum, default_value_t = Player::Expert)]
+    player: Player,
+    /// The share of the expert's steps in which it acts at random instead
+    #[arg(long, default_value_t = 0.0, value_parser = share)]
+    noise: f64,
+    /// How many tasks are played
+    #[arg(long, default_value_t = 1)]
+    tasks: u64,
+    /// How many episodes of each task
+    #[arg(long, default_value_t = 1)]
+    copies: u64,
+    /// The seed of the first task; the others follow
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// The most steps of an episode
+    #[arg(long, default_value_t = 50)]
+    max_steps: usize,
+    /// Threads; how many there are changes nothing but the time
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
+    /// How long an episode may take before it counts as failed
+    #[arg(long, default_value_t = 60.0)]
+    timeout_seconds: f64,
+    /// Show every turn
+    #[arg(long)]
+    show: bool,
+    /// Write the episodes, one JSON object per line
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Who plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Player {
+    /// The environment's scripted expert
+    Expert,
+    /// Random actions among those that would be executed
+    Random,
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(share) if (0.0..=1.0).contains(&share) => Ok(share),
+        _ => Err("a share is a number from 0 to 1".to_owned()),
+    }
+}
+
+/// An environment whose settings are checked.
+struct Setting {
+    name: String,
+    parameters: Parameters,
+    traits: Traits,
+}
+
+impl Setting {
+    fn make(&self) -> Result<Box<dyn Environment>> {
+        Ok(accredit_environments::make(&self.name, &self.parameters)?)
+    }
+}
+
+impl Which {
+    fn read(&self) -> Result<Setting> {
+        let sets = self.sets.iter().map(|set| format!("environment.{set}"));
+        let loaded = if Path::new(&self.environment).extension().is_some_and(|extension| extension == "toml") {
+            Loaded::read(&[PathBuf::from(&self.environment)], &sets.collect::<Vec<_>>())?
+        } else {
+            let name = format!("environment.name={}", json!(self.environment));
+            Loaded::read(&[], &std::iter::once(name).chain(sets).collect::<Vec<_>>())?
+        };
+        let Some(environment) = loaded.config.environment.clone() else {
+            return Err(loaded.error_at("environment", "there is no environment to play in", None).into());
+        };
+        let (name, parameters) = (environment.name, environment.parameters);
+        let value = Value::Object(parameters.clone());
+        let traits = accredit_environments::traits(&name, &value)
+            .and_then(|traits| accredit_environments::make(&name, &parameters).map(|_| traits))
+            .map_err(|error| {
+                let path = error.key().map_or_else(|| "environment".to_owned(), |key| format!("environment.{key}"));
+                loaded.error_at(&path, error.to_string(), None)
+            })?;
+        Ok(Setting { name, parameters, traits })
+    }
+}
+
+impl Env {
+    pub fn run(self) -> Result<()> {
+        match self {
+            Self::List => list(),
+            Self::Describe { which, seed } => describe(&which, seed),
+            Self::Play { which, seed } => play(&which, seed),
+            Self::Rollout(rollout) => rollout.run(),
+            Self::Bench { which, seconds } => bench(&which, seconds),
+        }
+    }
+}
+
+fn list() -> Result<()> {
+    let names = accredit_environments::names();
+    let width = names.iter().map(|name| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for name in names {
+        text.push_str(&format!("{name:<width$}  {}\n", accredit_environments::summary(name)?));
+    }
+    print(&text)
+}
+
+fn describe(which: &Which, seed: u64) -> Result<()> {
+    let setting = which.read()?;
+    let Setting { name, parameters, traits } = &setting;
+    let mut environment = setting.make()?;
+    let turn = environment.reset(seed)?;
+    let given = |there: bool| if there { "yes" } else { "no" };
+    let tasks = traits.tasks.map_or_else(|| "one for every seed".to_owned(), |tasks| tasks.to_string());
+    let mut text = format!(
+        "{name}: {}\n\ntasks: {tasks}; expert: {}; keys of states: {}; known answers: {}\n\nsettings\n",
+        accredit_environments::summary(name)?,
+        given(traits.expert),
+        given(traits.states),
+        given(traits.answers),
+    );
+    let schema = accredit_environments::schema(name)?;
+    for (key, property) in schema["properties"].as_object().into_iter().flatten() {
+        let value = parameters.get(key).map_or_else(
+            || format!("default {}", property["default"]),
+            |value| format!("{value}, default {}", property["default"]),
+        );
+        text.push_str(&format!("  {key} ({value})\n"));
+        for line in property["description"].as_str().unwrap_or_default().lines() {
+            text.push_str(&format!("      {line}\n"));
+        }
+        for (choice, meaning) in choices(&schema, property) {
+            text.push_str(&format!("      - {choice}: {meaning}\n"));
+        }
+    }
+    text.push_str(&format!("\nwhat the agent is told\n{}\n\nthe task of seed {seed}\n", environment.instructions()));
+    let task = environment.task();
+    if !task.text.is_empty() {
+        text.push_str(&format!("{}\n", task.text));
+    }
+    text.push_str(&format!("{}\nactions: {}\n", turn.observation, turn.actions.join(" | ")));
+    print(&text)
+}
+
+/// The values of a setting that has a fixed set of them, and what each means.
+fn choices<'a>(schema: &'a Value, property: &'a Value) -> Vec<(&'a str, String)> {
+    let definition = property["$ref"].as_str().and_then(|path| schema.pointer(path.strip_prefix('#')?));
+    let entries = definition.unwrap_or(property)["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let choice = |entry: &'a Value| {
+        let meaning = entry["description"].as_str().unwrap_or_default();
+        Some((entry["const"].as_str()?, meaning.lines().collect::<Vec<_>>().join(" ")))
+    };
+    entries.iter().filter_map(choice).collect()
+}
+
+/// A line of the player that is no action.
+enum Wish {
+    Help,
+    Expert,
+    Quit,
+    Act(String),
+}
+
+fn play(which: &Which, seed: u64) -> Result<()> {
+    let mut environment = which.read()?.make()?;
+    let mut turn = environment.reset(seed)?;
+    let shown = io::stdin().is_terminal();
+    print(&format!(
+        "{}\n\nWrite an action, `?` for all actions, `!` for what the expert would do, `q` to leave.\n\n{}\n",
+        environment.instructions(),
+        turn.observation
+    ))?;
+    let (mut reward, mut steps) = (0.0, 0);
+    let mut lines = io::stdin().lock().lines();
+    loop {
+        if shown {
+            print("> ")?;
+            io::stdout().flush()?;
+        }
+        let Some(line) = lines.next() else { break };
+        let line = line.context("cannot read the action")?;
+        let action = match wish(&line) {
+            Wish::Quit => break,
+            Wish::Help => {
+                print(&actions(&turn))?;
+                continue;
+            }
+            Wish::Expert => {
+                let advice = environment.expert();
+                let text = advice.map(|expert| format!("{}\n-> {}\n", expert.think, expert.action));
+                print(&text.unwrap_or_else(|| "there is no expert here\n".to_owned()))?;
+                continue;
+            }
+            Wish::Act(action) => action,
+        };
+        let outcome = environment.step(Some(&action), &action)?;
+        steps += 1;
+        reward += outcome.reward;
+        let validity = if outcome.valid_action { "" } else { "not a valid action; " };
+        print(&format!("{}\n[{validity}reward {}]\n{}\n", outcome.feedback, outcome.reward, outcome.turn.observation))?;
+        if outcome.terminal {
+            let end = if outcome.success { "solved" } else { "over" };
+            return print(&format!("{end} after {steps} steps, reward {reward}\n"));
+        }
+        turn = outcome.turn;
+    }
+    print(&format!("left after {steps} steps, reward {reward}\n"))
+}
+
+fn wish(line: &str) -> Wish {
+    match line.trim() {
+        "?" | "" => Wish::Help,
+        "!" => Wish::Expert,
+        "q" => Wish::Quit,
+        action => Wish::Act(action.to_owned()),
+    }
+}
+
+fn actions(turn: &Turn) -> String {
+    if turn.actions.is_empty() {
+        return "the environment does not say which actions there are\n".to_owned();
+    }
+    format!("{}\n", turn.actions.join("\n"))
+}
+
+/// An episode that was asked for, and what was played of it.
+struct Asked {
+    seed: u64,
+    copy: u64,
+    played: Result<Episode, String>,
+}
+
+impl Rollout {
+    fn run(self) -> Result<()> {
+        let setting = self.which.read()?;
+        if self.player == Player::Expert && !setting.traits.expert {
+            bail!("this environment has no expert; use `--player random`");
+        }
+        let mut out = match &self.out {
+            Some(path) => {
+                Some(BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?))
+            }
+            None => None,
+        };
+        let started = Instant::now();
+        let mut total = Total::default();
+        let wanted: Vec<(u64, u64)> = (self.seed..self.seed.saturating_add(self.tasks))
+            .flat_map(|seed| (0..self.copies).map(move |copy| (seed, copy)))
+            .collect();
+        let threads = usize::from(self.threads);
+        let size = (threads * PER_THREAD).min(wanted.len().max(1));
+        let mut pool = Pool::new((0..size).map(|_| setting.make()).collect::<Result<_>>()?, threads)?;
+        for part in wanted.chunks(size) {
+            for episode in self.play(part, &mut pool, &setting)? {
+                total.add(&episode);
+                if self.show {
+                    print(&transcript(&episode))?;
+                }
+                if let Some(out) = &mut out {
+                    writeln!(out, "{}", record(&episode)).context("cannot write the episodes")?;
+                }
+            }
+        }
+        if let Some(mut out) = out {
+            out.flush().context("cannot write the episodes")?;
+        }
+        print(&total.text())?;
+        tracing::info!("{:.0} steps per second", total.steps as f64 / started.elapsed().as_secs_f64());
+        match total.failure {
+            Some(message) => bail!("{} of {} episodes failed; the last: {message}", total.failed, total.episodes),
+            None => Ok(()),
+        }
+    }
+
+    /// Plays a part of the episodes at once. One whose environment breaks is played again, a few times.
+    fn play(&self, part: &[(u64, u64)], pool: &mut Pool, setting: &Setting) -> Result<Vec<Asked>> {
+        let noise = if self.player == Player::Random { 1.0 } else { self.noise };
+        let timeout = Duration::try_from_secs_f64(self.timeout_seconds).context("`--timeout-seconds`")?;
+        let mut episodes: Vec<Option<Asked>> = part.iter().map(|_| None).collect();
+        for attempt in 0..=REPLAYS {
+            let left: Vec<usize> = (0..part.len())
+                .filter(|index| episodes[*index].as_ref().is_none_or(|episode| episode.played.is_err()))
+                .collect();
+            let calls = left.iter().map(|index| {
+                let (seed, copy) = part[*index];
+                let stream = Stream::new(seed, Purpose::Other).with(copy).with(attempt as u64);
+                let script = Script { noise, max_steps: self.max_steps, stream };
+                (*index, move |environment: &mut dyn Environment| {
+                    scripted::play(environment, seed, script, &|think, action| format!("{think}\n{action}"))
+                })
+            });
+            let answers = pool.call_all(calls.collect(), Some(timeout));
+            for (index, answer) in left.into_iter().zip(answers) {
+                let (seed, copy) = part[index];
+                if let Err(failure) = &answer
+                    && failure.kind != FailureKind::Error
+                {
+                    pool.replace(index, setting.make()?)?;
+                }
+                episodes[index] = Some(Asked { seed, copy, played: answer.map_err(|failure| failure.message) });
+            }
+        }
+        Ok(episodes.into_iter().flatten().collect())
+    }
+}
+
+/// What came out of all episodes.
+#[derive(Default)]
+struct Total {
+    episodes: u64,
+    failed: u64,
+    solved: u64,
+    steps: u64,
+    valid: u64,
+    reward: f64,
+    /// Why the last episode failed that did.
+    failure: Option<String>,
+}
+
+impl Total {
+    fn add(&mut self, episode: &Asked) {
+        self.episodes += 1;
+        let turns = match &episode.played {
+            Ok(Episode { turns, .. }) => turns,
+            Err(message) => {
+                self.failed += 1;
+                self.failure = Some(message.clone());
+                return;
+            }
+        };
+        self.solved += u64::from(turns.last().is_some_and(|turn| turn.outcome.success));
+        self.steps += turns.len() as u64;
+        self.valid += turns.iter().filter(|turn| turn.outcome.valid_action).count() as u64;
+        self.reward += turns.iter().map(|turn| f64::from(turn.outcome.reward)).sum::<f64>();
+    }
+
+    fn text(&self) -> String {
+        let played = (self.episodes - self.failed).max(1) as f64;
+        format!(
+            "{} episodes, {} failed: success {:.1}%, reward {:.3}, {:.1} steps, valid actions {:.1}%\n",
+            self.episodes,
+            self.failed,
+            100.0 * self.solved as f64 / played,
+            self.reward / played,
+            self.steps as f64 / played,
+            100.0 * self.valid as f64 / self.steps.max(1) as f64
+        )
+    }
+}
+
+fn transcript(episode: &Asked) -> String {
+    let mut text = format!("== seed {}, copy {}\n", episode.seed, episode.copy);
+    match &episode.played {
+        Err(message) => text.push_str(&format!("failed: {message}\n")),
+        Ok(Episode { task, turns }) => {
+            if !task.text.is_empty() {
+                text.push_str(&format!("{}\n", task.text));
+            }
+            for turn in turns {
+                text.push_str(&format!("{}\n", turn.turn.observation));
+                if !turn.think.is_empty() {
+                    text.push_str(&format!("   ({})\n", turn.think));
+                }
+                text.push_str(&format!("-> {}   [reward {}]\n", turn.action, turn.outcome.reward));
+            }
+            if let Some(last) = turns.last() {
+                text.push_str(&format!("{}\n{}\n\n", last.outcome.turn.observation, last.outcome.feedback));
+            }
+        }
+    }
+    text
+}
+
+fn record(episode: &Asked) -> Value {
+    match &episode.played {
+        Err(message) => json!({ "seed": episode.seed, "copy": episode.copy, "failed": message }),
+        Ok(Episode { task, turns }) => {
+            let steps: Vec<Value> = turns
+                .iter()
+                .map(|turn| {
+                    json!({
+                        "observation": turn.turn.observation, "think": turn.think, "action": turn.action,
+                        "reward": turn.outcome.reward, "terminal": turn.outcome.terminal,
+                        "success": turn.outcome.success, "valid_action": turn.outcome.valid_action,
+                        "feedback": turn.outcome.feedback, "state": turn.turn.state,
+                    })
+                })
+                .collect();
+            json!({ "seed": episode.seed, "copy": episode.copy, "task": task.text, "answer": task.answer, "steps": steps })
+        }
+    }
+}
+
+fn bench(which: &Which, seconds: f64) -> Result<()> {
+    let span = Duration::try_from_secs_f64(seconds).context("`--seconds`")?;
+    let setting = which.read()?;
+    let started = Instant::now();
+    let mut environment = setting.make()?;
+    let opened = started.elapsed();
+    let mut text = format!("open    {:.1} ms\n", 1e3 * opened.as_secs_f64());
+
+    let (mut resets, started) = (0, Instant::now());
+    while started.elapsed() < span {
+        environment.reset(resets)?;
+        resets += 1;
+    }
+    let micros = 1e6 * started.elapsed().as_secs_f64() / resets.max(1) as f64;
+    text.push_str(&format!("reset   {micros:.1} us, the mean of {resets} tasks\n"));
+
+    for (name, expert) in [("random", false), ("expert", true)] {
+        if expert && !setting.traits.expert {
+            continue;
+        }
+        // Only the steps are timed: neither resets nor what the player thinks.
+        let (mut steps, mut spent, mut seed) = (0_u64, Duration::ZERO, 0);
+        let begun = Instant::now();
+        while begun.elapsed() < span {
+            let mut turn = environment.reset(seed)?;
+            for step in 0..100 {
+                let action = if expert {
+                    environment.expert().map(|expert| expert.action)
+                } else {
+                    let draw = Stream::new(seed, Purpose::Other).below(step, turn.actions.len().max(1) as u64);
+                    turn.actions.get(draw as usize).cloned()
+                };
+                let Some(action) = action else { break };
+                let started = Instant::now();
+                let outcome = environment.step(Some(&action), &action)?;
+                spent += started.elapsed();
+                steps += 1;
+                if outcome.terminal {
+                    break;
+                }
+                turn = outcome.turn;
+            }
+            seed += 1;
+        }
+        let rate = steps as f64 / spent.as_secs_f64();
+        text.push_str(&format!("{name}  {rate:.0} steps per second, of {steps} steps in {seed} episodes\n"));
+    }
+    print(&text)
+}

@@ -49,9 +49,10 @@ fn steps(criterion: &mut Criterion) {
     group.bench_function("an action of the expert, 2,000 products", |bencher| {
         let mut seed = 0;
         environment.reset(seed).unwrap();
-        bencher.iter(|| match environment.expert() {
-            Some(demonstration) => drop(environment.step(Some(&demonstration.action), "").unwrap()),
-            None => {
+        bencher.iter(|| {
+            if let Some(demonstration) = environment.expert() {
+                drop(environment.step(Some(&demonstration.action), "").unwrap());
+            } else {
                 seed += 1;
                 environment.reset(seed).unwrap();
             }

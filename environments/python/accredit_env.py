@@ -372,6 +372,12 @@ class Gymnasium:
         self.env.close()
 
 
+def command(action):
+    """What an engine is given: the printable ASCII of an action. Some hang or break on control characters and long lines."""
+    cleaned = "".join(c if c.isascii() and c.isprintable() else " " for c in (action or "")[:1000])
+    return cleaned[:200].strip()
+
+
 class Games:
     """A list of game files, one task each: a seed is the number of one, counted round and round."""
 
@@ -433,9 +439,9 @@ class TextWorld(Games):
         return {**self.turn(observation, infos), "task": {"text": infos["objective"] or ""}}
 
     def step(self, action, response):
-        command = (action or "").strip()
-        valid = command in self.valid
-        observation, score, done, infos = self.env.step(command or "look")
+        text = command(action)
+        valid = text in self.valid
+        observation, score, done, infos = self.env.step(text or "look")
         return {**self.outcome(self.turn(observation, infos), float(score), done, infos["won"]), "valid_action": valid}
 
     def close(self):
@@ -467,9 +473,9 @@ class ScienceWorld:
         return {"observation": observation, "actions": sorted(self.valid), "task": {"text": infos["taskDesc"]}}
 
     def step(self, action, response):
-        command = (action or "").strip()
-        valid = command in self.valid
-        observation, reward, done, infos = self.env.step(command or "look around")
+        text = command(action)
+        valid = text in self.valid
+        observation, reward, done, infos = self.env.step(text or "look around")
         self.valid = set(infos["valid"])
         answer = {"observation": observation, "actions": [] if done else sorted(self.valid), "valid_action": valid}
         return {**answer, "reward": reward / 100.0, "terminal": bool(done), "success": infos["score"] >= 100}
@@ -506,9 +512,9 @@ class Alfworld(Games):
         return {"observation": state.feedback.strip(), "actions": self.valid, "task": {"text": task.strip()}}
 
     def step(self, action, response):
-        command = (action or "").strip()
-        valid = command in self.valid
-        state, score, done = self.env.step(command or "look")
+        text = command(action)
+        valid = text in self.valid
+        state, score, done = self.env.step(text or "look")
         self.valid = state["admissible_commands"]
         turn = {"observation": state.feedback.strip(), "actions": self.valid}
         return {**self.outcome(turn, float(score), done, state["won"]), "valid_action": valid}

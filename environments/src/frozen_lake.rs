@@ -149,28 +149,33 @@ impl Episode {
     }
 
     /// Plays one action and says what happened.
-    fn play(&mut self, intended: Direction, success_rate: f64) -> String {
+    fn play(&mut self, intended: Direction, success_rate: f64, feedback: &mut String) {
         let actual = motion::pick(motion::outcomes(intended, success_rate), self.ice.uniform());
         let next = self.map.neighbour(self.place, actual);
         self.place = next.unwrap_or(self.place);
         self.used += 1;
-        let slipped = if actual == intended { "" } else { "slipped and " };
-        let moved = match next {
-            Some(_) => format!("You {slipped}moved {}", actual.name()),
-            None => format!("You {slipped}ran into the {} edge", actual.name()),
+        let (before, after) = if next.is_some() { ("moved ", "") } else { ("ran into the ", " edge") };
+        let end = match self.map.cells[self.place] {
+            Cell::Floor => ".",
+            Cell::Hole => " and fell into a hole.",
+            Cell::Goal => " and reached the goal.",
         };
-        match self.map.cells[self.place] {
-            Cell::Floor => format!("{moved}."),
-            Cell::Hole => format!("{moved} and fell into a hole."),
-            Cell::Goal => format!("{moved} and reached the goal."),
+        let space = if feedback.is_empty() { "" } else { " " };
+        let slipped = if actual == intended { "" } else { "slipped and " };
+        for part in [space, "You ", slipped, before, actual.name(), after, end] {
+            feedback.push_str(part);
         }
     }
 
     fn turn(&self, view: View) -> Turn {
         let actions: &[Direction] = if self.is_over() { &[] } else { &Direction::ALL };
+        let state = view::grid(&self.map, self.place);
         Turn {
-            observation: view::show(view, &self.map, self.place),
-            state: Some(view::grid(&self.map, self.place)),
+            observation: match view {
+                View::Grid => state.clone(),
+                view => view::show(view, &self.map, self.place),
+            },
+            state: Some(state),
             actions: actions.iter().map(|direction| direction.name().to_owned()).collect(),
         }
     }
@@ -223,13 +228,16 @@ impl Environment for FrozenLake {
         }
         let (directions, valid_action) =
             action_list::parse(action, self.settings.max_actions_per_turn, Direction::parse);
-        let mut feedback = Vec::new();
+        let mut feedback = String::with_capacity(64);
         if !valid_action {
             let what = if action.is_some() { "Not a valid action" } else { "No action" };
-            feedback.push(format!("{what}: the actions are {}.", Direction::ALL.map(Direction::name).join(", ")));
+            feedback.push_str(what);
+            feedback.push_str(": the actions are ");
+            feedback.push_str(&Direction::ALL.map(Direction::name).join(", "));
+            feedback.push('.');
         }
         for direction in directions {
-            feedback.push(episode.play(direction, self.settings.success_rate));
+            episode.play(direction, self.settings.success_rate, &mut feedback);
             if episode.is_over() {
                 break;
             }
@@ -240,7 +248,7 @@ impl Environment for FrozenLake {
             terminal: episode.is_over(),
             success,
             valid_action,
-            feedback: feedback.join(" "),
+            feedback,
             turn: episode.turn(self.settings.view),
         })
     }

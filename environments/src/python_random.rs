@@ -98,6 +98,7 @@ mod tests {
 
     /// Two numbers, six dice of 1 to 5, six letters, two samples (one of each of Python's two ways), a number between
     /// two bounds, a shuffle, and a number 700 further on, where the generator has begun anew: as CPython 3.11 draws them.
+    #[expect(clippy::too_many_arguments, reason = "one of each draw")]
     fn check(
         seed: u64,
         uniform: [f64; 2],

@@ -32,8 +32,6 @@ mod files;
 mod fuzzy;
 mod generate;
 mod goals;
-#[cfg(test)]
-mod parity;
 mod porter;
 mod reward;
 mod search;
@@ -54,7 +52,7 @@ use action::Action;
 use expert::Plan;
 use goals::Goal;
 use reward::OptionMatching;
-use shop::{Shop, Source};
+use shop::{Selection, Shop, Source};
 use splits::{Ranges, Split};
 use view::View;
 use visit::{Page, Visit};
@@ -158,15 +156,10 @@ impl Settings {
     }
 
     /// The goals that are played, as places in the order of the catalogue.
-    fn tasks(&self, shop: &Shop) -> Vec<u32> {
-        let is_repeated = |goal: u32| shop.goals.is_repeated(&shop.catalogue, shop.goals.all[goal as usize]);
-        let mut tasks = splits::goals(self.ranges, self.split, &shop.goals, is_repeated);
-        // What is generated is proved here.
-        if self.drop_unreachable || self.data.is_empty() {
-            let reachable = shop.reachable(self.option_matching);
-            tasks.retain(|goal| reachable[*goal as usize]);
-        }
-        tasks
+    fn tasks(&self, shop: &Shop) -> Arc<[u32]> {
+        // That what is generated can be reached is proved here.
+        let reachable = (self.drop_unreachable || self.data.is_empty()).then_some(self.option_matching);
+        shop.tasks(Selection { ranges: self.ranges, split: self.split, reachable })
     }
 }
 
@@ -211,11 +204,27 @@ impl registry::Settings for Settings {
     }
 }
 
+/// What the search engine makes of a query over a folder's products: its terms, and the names and scores of hits.
+pub(crate) struct Ranking {
+    pub(crate) terms: Vec<String>,
+    pub(crate) hits: Vec<(String, f32)>,
+}
+
+/// Searches a folder's products.
+pub(crate) fn rank(data: &str, query: &str) -> Result<Ranking, EnvironmentError> {
+    let shop = Settings { data: data.to_owned(), ..Settings::default() }.shop()?;
+    let hits = shop.index.search(query).into_iter();
+    Ok(Ranking {
+        terms: analyser::terms(query).collect(),
+        hits: hits.map(|(product, score)| (shop.catalogue.products[product as usize].asin.clone(), score)).collect(),
+    })
+}
+
 struct WebShop {
     settings: Settings,
     shop: Arc<Shop>,
     /// The goals of the split.
-    tasks: Vec<u32>,
+    tasks: Arc<[u32]>,
     episode: Option<Episode>,
 }
 

@@ -1,5 +1,7 @@
 //! How a map is shown, in RAGEN's texts.
 
+use std::fmt::Write;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -41,39 +43,43 @@ pub(super) fn legend(view: View) -> &'static str {
 
 /// Rows of characters. Also the key of the state: it holds the map and the agent's place, and nothing else.
 pub(super) fn grid(map: &Map, place: usize) -> String {
-    let symbol = |index: usize| match (map.cells[index], index == place) {
-        (Cell::Floor, false) => '_',
-        (Cell::Floor, true) => 'P',
-        (Cell::Hole, false) => 'O',
-        (Cell::Hole, true) => 'X',
-        (Cell::Goal, false) => 'G',
-        (Cell::Goal, true) => '√',
-    };
-    let rows = (0..map.size).map(|row| (0..map.size).map(|column| symbol(row * map.size + column)).collect());
-    rows.collect::<Vec<String>>().join("\n")
+    // A character of three bytes at most once.
+    let mut text = String::with_capacity(map.size * (map.size + 1) + 2);
+    for (row, cells) in map.cells.chunks_exact(map.size).enumerate() {
+        text.push_str(if row > 0 { "\n" } else { "" });
+        text.extend(cells.iter().enumerate().map(|(column, cell)| match (cell, row * map.size + column == place) {
+            (Cell::Floor, false) => '_',
+            (Cell::Floor, true) => 'P',
+            (Cell::Hole, false) => 'O',
+            (Cell::Hole, true) => 'X',
+            (Cell::Goal, false) => 'G',
+            (Cell::Goal, true) => '√',
+        }));
+    }
+    text
 }
 
 fn coordinates(map: &Map, place: usize) -> String {
-    let point = |place: usize| {
+    let mut text = format!("Board size: {0} rows x {0} cols (zero-indexed).", map.size);
+    let mut point = |before: &str, place: usize| {
         let (row, column) = map.position(place);
-        format!("({row}, {column})")
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{before}({row}, {column})");
     };
+    point("\nStart: ", map.start);
+    point("\nGoal: ", map.goal);
     let player = match map.cells[place] {
-        Cell::Floor => "Player",
-        Cell::Hole => "Player in hole",
-        Cell::Goal => "Player on goal",
+        Cell::Floor => "\nPlayer: ",
+        Cell::Hole => "\nPlayer in hole: ",
+        Cell::Goal => "\nPlayer on goal: ",
     };
-    let mut lines = vec![
-        format!("Board size: {0} rows x {0} cols (zero-indexed).", map.size),
-        format!("Start: {}", point(map.start)),
-        format!("Goal: {}", point(map.goal)),
-        format!("{player}: {}", point(place)),
-    ];
-    let holes: Vec<String> = (0..map.cells.len()).filter(|i| map.cells[*i] == Cell::Hole).map(point).collect();
-    if !holes.is_empty() {
-        lines.push(format!("Holes: {}", holes.join(", ")));
+    point(player, place);
+    let mut before = "\nHoles: ";
+    for hole in (0..map.cells.len()).filter(|i| map.cells[*i] == Cell::Hole) {
+        point(before, hole);
+        before = ", ";
     }
-    lines.join("\n")
+    text
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{self, Receiver, Sender};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
-use super::link::{Line, Link, excerpt, read_line, too_long};
+use super::link::{Deadline, Line, Link, excerpt, read_line, too_long};
 
 /// How long a child may take to end once its stdin is closed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -34,6 +34,8 @@ pub(super) struct ChildLink {
     /// Disconnected once stderr is closed.
     tail_ended: Receiver<()>,
     limit: usize,
+    /// Its stdout is closed, so it is about to end.
+    closed: bool,
     ended: bool,
 }
 
@@ -51,7 +53,8 @@ impl ChildLink {
         let (end, tail_ended) = channel::bounded::<()>(0);
         let kept = Arc::clone(&tail);
         let streams = (process.stdin.take(), process.stdout.take(), process.stderr.take());
-        let link = Self { process, group, input: Some(input), lines, tail, tail_ended, limit, ended: false };
+        let link =
+            Self { process, group, input: Some(input), lines, tail, tail_ended, limit, closed: false, ended: false };
         if let (Some(stdin), Some(stdout), Some(stderr)) = streams {
             thread::Builder::new().name("outside-in".to_owned()).spawn(move || write_all(stdin, &to_write))?;
             thread::Builder::new().name("outside-out".to_owned()).spawn(move || read_all(stdout, limit, &to_read))?;
@@ -91,7 +94,7 @@ impl ChildLink {
 }
 
 impl Link for ChildLink {
-    fn send(&mut self, line: String, _deadline: Instant) -> Result<(), String> {
+    fn send(&mut self, line: String, _deadline: Deadline) -> Result<(), String> {
         match self.lines.try_recv() {
             Ok(Ok(Line::Whole(line))) => {
                 return Err(format!("it wrote a line that nobody had asked for: `{}`", excerpt(&line)));
@@ -104,24 +107,24 @@ impl Link for ChildLink {
         if sent { Ok(()) } else { Err("it no longer reads its stdin".to_owned()) }
     }
 
-    fn receive(&mut self, deadline: Instant, stop: &Receiver<()>) -> Result<Vec<u8>, String> {
-        let begun = Instant::now();
+    fn receive(&mut self, deadline: Deadline, stop: &Receiver<()>) -> Result<Vec<u8>, String> {
         channel::select! {
             recv(self.lines) -> line => match line {
                 Ok(Ok(Line::Whole(line))) => Ok(line),
                 Ok(Ok(Line::TooLong)) => Err(too_long(self.limit)),
-                Ok(Ok(Line::End(_))) | Err(_) => Err("it closed its stdout".to_owned()),
+                Ok(Ok(Line::End(_))) | Err(_) => {
+                    self.closed = true;
+                    Err("it closed its stdout".to_owned())
+                }
                 Ok(Err(error)) => Err(format!("its stdout cannot be read: {error}")),
             },
             recv(stop) -> _ => Err("nobody waits for it any more".to_owned()),
-            default(deadline.saturating_duration_since(begun)) => {
-                Err(format!("it gave no answer within {:.1} s", begun.elapsed().as_secs_f64()))
-            }
+            default(deadline.left()) => Err(deadline.late("it")),
         }
     }
 
     fn post_mortem(&mut self) -> String {
-        let by_itself = self.ends_within(if self.lines.is_empty() { LAST_WORDS } else { Duration::ZERO });
+        let by_itself = self.ends_within(if self.closed { LAST_WORDS } else { Duration::ZERO });
         let status = self.kill().filter(|_| by_itself);
         let _ = self.tail_ended.recv_timeout(LAST_WORDS);
         let mut text = status.map(|status| format!("; its process ended with {status}")).unwrap_or_default();

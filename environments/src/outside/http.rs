@@ -15,7 +15,6 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
 
 use crossbeam::channel::Receiver;
 use schemars::JsonSchema;
@@ -25,7 +24,7 @@ use ureq::Agent;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 
 use super::Outside;
-use super::link::{Connect, Line, Link, excerpt, read_line, too_long};
+use super::link::{Connect, Deadline, Line, Link, excerpt, read_line, too_long};
 use super::openenv::{self, OpenEnv};
 use super::settings::{Limits, Supplies, check_workers};
 use super::workers::{Plan, Workers};
@@ -34,6 +33,7 @@ use crate::{Environment, EnvironmentError, Traits, registry};
 /// The settings of `http`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_field_names, reason = "the server has settings too")]
 pub(crate) struct Settings {
     /// The addresses of servers, each with the same environment. They begin with `http://`.
     urls: Vec<String>,
@@ -167,28 +167,24 @@ fn send(
     url: &str,
     headers: &BTreeMap<String, String>,
     body: Option<String>,
-    time: Duration,
+    deadline: Deadline,
 ) -> Result<ureq::BodyReader<'static>, String> {
     let failed = |error: ureq::Error| match error {
-        ureq::Error::Timeout(_) => format!("{url} gave no answer within {:.1} s", time.as_secs_f64()),
+        ureq::Error::Timeout(_) => deadline.late(url),
         error => format!("{url} cannot be asked: {error}"),
     };
-    let response = match body {
-        Some(body) => {
-            let mut request = AGENT.post(url).header("content-type", "application/json");
-            for (name, value) in headers {
-                request = request.header(name, value);
-            }
-            request.config().timeout_global(Some(time)).build().send(body)
-        }
-        None => {
-            let mut request = AGENT.get(url);
-            for (name, value) in headers {
-                request = request.header(name, value);
-            }
-            request.config().timeout_global(Some(time)).build().call()
-        }
-    };
+    let mut request = ureq::http::Request::builder().method(if body.is_some() { "POST" } else { "GET" }).uri(url);
+    if body.is_some() {
+        request = request.header("content-type", "application/json");
+    }
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let asked = request.body(body.unwrap_or_default()).map_err(ureq::Error::from);
+    let response = asked.and_then(|request| {
+        let request = AGENT.configure_request(request).timeout_global(Some(deadline.left())).build();
+        AGENT.run(request)
+    });
     let response = response.map_err(failed)?;
     let status = response.status();
     let body = response.into_body().into_reader();
@@ -206,11 +202,11 @@ pub(super) fn ask(
     url: &str,
     headers: &BTreeMap<String, String>,
     body: Option<String>,
-    time: Duration,
+    deadline: Deadline,
     limit: usize,
 ) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
-    let read = send(url, headers, body, time)?.take(limit as u64 + 1).read_to_end(&mut bytes);
+    let read = send(url, headers, body, deadline)?.take(limit as u64 + 1).read_to_end(&mut bytes);
     read.map_err(|error| format!("the answer of {url} cannot be read: {error}"))?;
     if bytes.len() > limit {
         return Err(format!("{url} answered with more than {limit} bytes (`limits.max_message_bytes`)"));
@@ -227,18 +223,17 @@ struct HttpLink {
 }
 
 impl Link for HttpLink {
-    fn send(&mut self, line: String, deadline: Instant) -> Result<(), String> {
+    fn send(&mut self, line: String, deadline: Deadline) -> Result<(), String> {
         if let Some(mut rest) = self.body.take()
             && rest.fill_buf().is_ok_and(|rest| !rest.is_empty())
         {
             return Err(format!("{} wrote more than it was asked for", self.url));
         }
-        let time = deadline.saturating_duration_since(Instant::now());
-        self.body = Some(BufReader::new(send(&self.url, &self.headers, Some(line), time)?));
+        self.body = Some(BufReader::new(send(&self.url, &self.headers, Some(line), deadline)?));
         Ok(())
     }
 
-    fn receive(&mut self, _deadline: Instant, _stop: &Receiver<()>) -> Result<Vec<u8>, String> {
+    fn receive(&mut self, _deadline: Deadline, _stop: &Receiver<()>) -> Result<Vec<u8>, String> {
         let line = match &mut self.body {
             Some(body) => read_line(body, self.limit),
             None => Ok(Line::End(Vec::new())),

@@ -1,17 +1,41 @@
 //! What a worker needs of whatever carries its messages, and lines of bounded length.
 
 use std::io::{BufRead, Read};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam::channel::Receiver;
+
+/// Until when something must be there.
+#[derive(Clone, Copy)]
+pub(super) struct Deadline {
+    at: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    pub(super) fn in_seconds(seconds: f64) -> Self {
+        let limit = Duration::from_secs_f64(seconds);
+        Self { at: Instant::now() + limit, limit }
+    }
+
+    /// The time that is left.
+    pub(super) fn left(&self) -> Duration {
+        self.at.saturating_duration_since(Instant::now())
+    }
+
+    /// The error once none is left.
+    pub(super) fn late(&self, who: &str) -> String {
+        format!("{who} gave no answer within {:.1} s", self.limit.as_secs_f64())
+    }
+}
 
 /// Carries messages to one server that holds episodes. Errors are texts for people; after one the link is given up.
 pub(super) trait Link: Send {
     /// Sends one line. Its answer must be there by the deadline where the link cannot wait for single lines.
-    fn send(&mut self, line: String, deadline: Instant) -> Result<(), String>;
+    fn send(&mut self, line: String, deadline: Deadline) -> Result<(), String>;
 
     /// The next line that came back, without its end. Waits until the deadline, or until `stop` is disconnected.
-    fn receive(&mut self, deadline: Instant, stop: &Receiver<()>) -> Result<Vec<u8>, String>;
+    fn receive(&mut self, deadline: Deadline, stop: &Receiver<()>) -> Result<Vec<u8>, String>;
 
     /// Ends what can be ended after a failure, and says what is known about it: the end of a sentence, or nothing.
     fn post_mortem(&mut self) -> String;

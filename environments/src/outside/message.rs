@@ -233,7 +233,7 @@ impl Played {
         let fields: PlayedFields = read(fields)?;
         let reward = fields.reward as f32;
         if !reward.is_finite() {
-            return Err(format!("`reward` is {}, which is no finite number of 32 bits", fields.reward));
+            return Err(format!("`reward` is {:e}, which is no finite number of 32 bits", fields.reward));
         }
         let PlayedFields { terminal, success, .. } = fields;
         let outcome = Outcome {

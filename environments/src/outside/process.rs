@@ -33,6 +33,7 @@ use crate::{Environment, EnvironmentError, Traits, registry};
 /// The settings of `process`.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[expect(clippy::struct_field_names, reason = "the program has settings too")]
 pub(crate) struct Settings {
     /// The program and its arguments. A program without a slash is looked for in `PATH`.
     command: Vec<String>,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
-use super::link::{Connect, Link};
+use super::link::{Connect, Deadline, Link};
 use super::message::{self, Answer, Description, ENVELOPE};
 use super::settings::{Limits, Supplies};
 
@@ -225,7 +225,7 @@ impl Worker {
     /// Makes a link and learns what is behind it.
     fn open(&mut self) -> Result<Box<dyn Link>, CallError> {
         let shared = Arc::clone(&self.shared);
-        let deadline = Instant::now() + Duration::from_secs_f64(shared.limits.start_seconds);
+        let deadline = Deadline::in_seconds(shared.limits.start_seconds);
         let mut link = shared.connect.connect(self.index).map_err(CallError::new)?;
         let explain = |link: &mut dyn Link, message: String| CallError::new(message + &link.post_mortem());
         self.message += 1;
@@ -258,25 +258,27 @@ impl Worker {
     /// Sends one message and deals its answers.
     fn exchange(&mut self, calls: Vec<Call>) {
         let Some(mut link) = self.link.take() else { return };
-        let limit = Duration::from_secs_f64(self.shared.limits.answer_seconds);
+        let limit = self.shared.limits.answer_seconds;
         self.message += 1;
         let requests: Vec<&str> = calls.iter().map(|call| call.text.as_str()).collect();
-        let sent = link.send(message::line(&self.shared.client, self.message, &requests), Instant::now() + limit);
+        let sent = link.send(message::line(&self.shared.client, self.message, &requests), Deadline::in_seconds(limit));
         let mut calls = calls.into_iter();
         let result = sent.and_then(|()| {
             while calls.len() > 0 {
-                let line = link.receive(Instant::now() + limit, &self.stop)?;
-                for (id, answer) in message::answers(&line, self.message)? {
-                    let Some(call) = calls.as_slice().first() else {
-                        return Err("it gave more answers than were asked for".to_owned());
-                    };
+                let line = link.receive(Deadline::in_seconds(limit), &self.stop)?;
+                let answers = message::answers(&line, self.message)?;
+                // All are looked at before any is dealt.
+                if answers.len() > calls.len() {
+                    return Err("it gave more answers than were asked for".to_owned());
+                }
+                for ((id, _), call) in answers.iter().zip(calls.as_slice()) {
                     if id.as_ref() != Some(&call.id) {
-                        let id = id.unwrap_or_default();
+                        let id = id.as_deref().unwrap_or_default();
                         return Err(format!("it answered for the id `{id}`, and `{}` was next", call.id));
                     }
-                    if let Some(call) = calls.next() {
-                        call.settle(Ok(Reply { life: self.life, answer }));
-                    }
+                }
+                for ((_, answer), call) in answers.into_iter().zip(calls.by_ref()) {
+                    call.settle(Ok(Reply { life: self.life, answer }));
                 }
             }
             Ok(())

@@ -35,7 +35,7 @@ pub(super) struct Plan<'a> {
 /// Threads that play the environments of one table of settings.
 pub(super) struct Workers {
     shared: Arc<Shared>,
-    workers: Vec<Handle>,
+    handles: Vec<Handle>,
     named: AtomicU64,
     stop: Option<Sender<()>>,
 }
@@ -68,17 +68,15 @@ impl Workers {
         let workers = {
             let mut living = LIVING.lock().unwrap_or_else(PoisonError::into_inner);
             living.retain(|_, workers| workers.strong_count() > 0);
-            match living.get(&plan.settings).and_then(Weak::upgrade) {
-                Some(workers) => workers,
-                None => {
-                    let settings = plan.settings.clone();
-                    let workers = Arc::new(Self::start(plan).map_err(|error| CallError {
-                        key: None,
-                        message: format!("cannot start a thread: {error}"),
-                    })?);
-                    living.insert(settings, Arc::downgrade(&workers));
-                    workers
-                }
+            if let Some(workers) = living.get(&plan.settings).and_then(Weak::upgrade) {
+                workers
+            } else {
+                let settings = plan.settings.clone();
+                let started = Self::start(plan)
+                    .map_err(|error| CallError { key: None, message: format!("cannot start a thread: {error}") });
+                let workers = Arc::new(started?);
+                living.insert(settings, Arc::downgrade(&workers));
+                workers
             }
         };
         if workers.shared.description.get().is_none() {
@@ -98,7 +96,7 @@ impl Workers {
             description: OnceLock::new(),
         });
         let (stop, stopped) = channel::bounded(0);
-        let mut workers = Vec::with_capacity(plan.count);
+        let mut handles = Vec::with_capacity(plan.count);
         for index in 0..plan.count {
             let (calls, inbox) = channel::unbounded();
             let (end, ended) = channel::bounded::<()>(0);
@@ -108,9 +106,9 @@ impl Workers {
                 worker.run();
                 drop(end);
             })?;
-            workers.push(Handle { calls: Some(calls), bound: Arc::default(), given_up, ended });
+            handles.push(Handle { calls: Some(calls), bound: Arc::default(), given_up, ended });
         }
-        Ok(Self { shared, workers, named: AtomicU64::new(0), stop: Some(stop) })
+        Ok(Self { shared, handles, named: AtomicU64::new(0), stop: Some(stop) })
     }
 
     /// What the servers say about themselves.
@@ -130,12 +128,12 @@ impl Workers {
         binding: Option<Binding>,
         text: String,
     ) -> (Option<Binding>, Result<Map<String, Value>, String>) {
-        let stays = binding.filter(|binding| !self.workers[binding.worker].given_up.load(Ordering::Relaxed));
+        let stays = binding.filter(|binding| !self.handles[binding.worker].given_up.load(Ordering::Relaxed));
         let mut binding = match stays {
             Some(binding) => binding,
             None => match self.least_bound() {
                 Some(worker) => {
-                    let bound = Arc::clone(&self.workers[worker].bound);
+                    let bound = Arc::clone(&self.handles[worker].bound);
                     bound.fetch_add(1, Ordering::Relaxed);
                     Binding { worker, life: 0, bound }
                 }
@@ -160,7 +158,7 @@ impl Workers {
     /// Says that an environment is no longer needed, and does not wait.
     pub(super) fn close(&self, id: &str, binding: &Binding) {
         let text = Request::Close { id }.text();
-        if let Some(calls) = &self.workers[binding.worker].calls {
+        if let Some(calls) = &self.handles[binding.worker].calls {
             // A worker that has ended holds no episodes.
             let _ = calls.send(Call { id: id.to_owned(), kind: CallKind::Close(binding.life), text, reply: None });
         }
@@ -169,13 +167,13 @@ impl Workers {
     fn call(&self, worker: usize, id: &str, kind: CallKind, text: String) -> Result<Reply, CallError> {
         let gone = || CallError { key: None, message: format!("worker {worker} has ended") };
         let (reply, answer) = channel::bounded(1);
-        let calls = self.workers[worker].calls.as_ref().ok_or_else(gone)?;
+        let calls = self.handles[worker].calls.as_ref().ok_or_else(gone)?;
         calls.send(Call { id: id.to_owned(), kind, text, reply: Some(reply) }).map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())?
     }
 
     fn least_bound(&self) -> Option<usize> {
-        let usable = self.workers.iter().enumerate().filter(|(_, worker)| !worker.given_up.load(Ordering::Relaxed));
+        let usable = self.handles.iter().enumerate().filter(|(_, worker)| !worker.given_up.load(Ordering::Relaxed));
         usable.min_by_key(|(_, worker)| worker.bound.load(Ordering::Relaxed)).map(|(index, _)| index)
     }
 
@@ -190,10 +188,10 @@ impl Drop for Workers {
     fn drop(&mut self) {
         // Without callers and without `stop`, the threads end what they own.
         self.stop = None;
-        for worker in &mut self.workers {
+        for worker in &mut self.handles {
             worker.calls = None;
         }
-        for worker in &self.workers {
+        for worker in &self.handles {
             let _ = worker.ended.recv_timeout(PATIENCE);
         }
     }

@@ -68,7 +68,7 @@ impl Direction {
     }
 
     /// The place beside this one on a board with so many columns. The place must not be at the edge on that side.
-    pub(super) fn from(self, place: usize, cols: usize) -> usize {
+    pub(super) fn beside(self, place: usize, cols: usize) -> usize {
         match self {
             Self::Up => place - cols,
             Self::Down => place + cols,
@@ -164,10 +164,10 @@ impl Board {
 
     /// Moves the player, with the box before it if there is one.
     pub(super) fn play(&mut self, direction: Direction) -> Effect {
-        let next = direction.from(self.player, self.cols);
+        let next = direction.beside(self.player, self.cols);
         let mut effect = Effect::Walked;
         if self.cells[next].is_box() {
-            let beyond = direction.from(next, self.cols);
+            let beyond = direction.beside(next, self.cols);
             if !self.cells[beyond].is_free() {
                 return Effect::Blocked;
             }

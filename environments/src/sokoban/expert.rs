@@ -69,7 +69,7 @@ fn think(board: &Board, moves: &[Direction]) -> Option<String> {
     let point = |place: usize| format!("({}, {})", place / board.cols, place % board.cols);
     let mut stand = board.player;
     for direction in moves.iter().rev() {
-        let next = direction.from(stand, board.cols);
+        let next = direction.beside(stand, board.cols);
         if board.cells[next].is_box() {
             let way = format!("{direction:?}").to_lowercase();
             let me = if stand == board.player {

@@ -127,7 +127,7 @@ fn finish(plan: Plan, mut cells: Vec<Cell>, best: Best, python: &mut PythonRando
             let ways: Vec<Direction> = Direction::ALL
                 .into_iter()
                 .filter(|way| {
-                    let next = way.from(player, plan.cols);
+                    let next = way.beside(player, plan.cols);
                     cells[next].is_free() && !visited.contains(&next)
                 })
                 .collect();
@@ -135,7 +135,7 @@ fn finish(plan: Plan, mut cells: Vec<Cell>, best: Best, python: &mut PythonRando
                 break;
             }
             let way = python.choice(&ways);
-            player = way.from(player, plan.cols);
+            player = way.beside(player, plan.cols);
             visited.push(player);
             made_by.push(way);
             if step == 3 || python.uniform() > 0.5 {
@@ -216,12 +216,12 @@ impl<'a> Search<'a> {
         }
         self.score(player, changes);
         for way in Direction::ALL {
-            let next = way.from(player, self.plan.cols);
+            let next = way.beside(player, self.plan.cols);
             if !self.cells[next].is_free() || self.on[next] != 0 {
                 continue;
             }
             self.moves.push(way);
-            let behind = way.opposite().from(player, self.plan.cols);
+            let behind = way.opposite().beside(player, self.plan.cols);
             match usize::from(self.on[behind]).checked_sub(1) {
                 None => self.visit(next, changes, last, moves_left - 1),
                 Some(index) => {

@@ -81,8 +81,8 @@ fn pushes_to(target: usize, open: &[bool], cols: usize) -> Vec<u32> {
     while let Some(place) = frontier.pop_front() {
         for way in Direction::ALL {
             // Backwards: the box comes from `before`, pushed by a player who stands behind it.
-            let before = way.opposite().from(place, cols);
-            if open[before] && pushes[before] == NEVER && open[way.opposite().from(before, cols)] {
+            let before = way.opposite().beside(place, cols);
+            if open[before] && pushes[before] == NEVER && open[way.opposite().beside(before, cols)] {
                 pushes[before] = pushes[place] + 1;
                 frontier.push_back(before);
             }
@@ -155,12 +155,12 @@ impl<'a> Search<'a> {
             for place in &node.boxes[..self.count] {
                 places[usize::from(*place)] = true;
             }
-            self.walk.from(usize::from(node.player), self.walls, &places);
+            self.walk.spread(usize::from(node.player), self.walls, &places);
             for (which, place) in node.boxes[..self.count].iter().enumerate() {
                 for way in Direction::ALL {
                     let place = usize::from(*place);
                     let (stand, beyond) =
-                        (way.opposite().from(place, self.walls.cols), way.from(place, self.walls.cols));
+                        (way.opposite().beside(place, self.walls.cols), way.beside(place, self.walls.cols));
                     let walked = self.walk.moves[stand];
                     if walked < NEVER && self.walls.open[beyond] && !places[beyond] {
                         let mut boxes = node.boxes;
@@ -207,12 +207,12 @@ impl<'a> Search<'a> {
         let mut moves = Vec::new();
         for push in pushes.iter().rev() {
             let places: Vec<bool> = board.cells.iter().map(|cell| cell.is_box()).collect();
-            let stand = push.way.opposite().from(usize::from(push.player), board.cols);
+            let stand = push.way.opposite().beside(usize::from(push.player), board.cols);
             // From there to the player, then the other way round.
-            self.walk.from(stand, self.walls, &places);
+            self.walk.spread(stand, self.walls, &places);
             while board.player != stand {
                 let nearer = |way: &Direction| {
-                    let next = way.from(board.player, board.cols);
+                    let next = way.beside(board.player, board.cols);
                     self.walk.moves[next] + 1 == self.walk.moves[board.player]
                 };
                 let Some(way) = Direction::ALL.into_iter().find(nearer) else { break };
@@ -233,20 +233,71 @@ struct Walk {
 }
 
 impl Walk {
-    fn from(&mut self, place: usize, walls: &Walls, boxes: &[bool]) {
+    fn spread(&mut self, place: usize, walls: &Walls, boxes: &[bool]) {
         self.moves.fill(NEVER);
         self.moves[place] = 0;
         self.frontier.clear();
         self.frontier.push(place);
-        let mut next = 0;
-        while let Some(place) = self.frontier.get(next).copied() {
-            next += 1;
+        let mut looked_at = 0;
+        while let Some(place) = self.frontier.get(looked_at).copied() {
+            looked_at += 1;
             for way in Direction::ALL {
-                let beside = way.from(place, walls.cols);
-                if walls.open[beside] && !boxes[beside] && self.moves[beside] == NEVER {
-                    self.moves[beside] = self.moves[place] + 1;
-                    self.frontier.push(beside);
+                let next = way.beside(place, walls.cols);
+                if walls.open[next] && !boxes[next] && self.moves[next] == NEVER {
+                    self.moves[next] = self.moves[place] + 1;
+                    self.frontier.push(next);
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::sokoban::board::Effect;
+    use crate::sokoban::room::{self, Plan};
+
+    /// The fewest moves by a search over single moves, which shares nothing with the one above.
+    fn fewest(board: &Board) -> Option<usize> {
+        let mut seen = HashSet::from([board.clone()]);
+        let mut frontier = VecDeque::from([(board.clone(), 0)]);
+        while let Some((board, moves)) = frontier.pop_front() {
+            if board.is_solved() {
+                return Some(moves);
+            }
+            for direction in Direction::ALL {
+                let mut next = board.clone();
+                if next.play(direction) != Effect::Blocked && seen.insert(next.clone()) {
+                    frontier.push_back((next, moves + 1));
+                }
+            }
+        }
+        None
+    }
+
+    proptest! {
+        #[test]
+        fn moves_are_the_fewest_and_hopeless_boards_are_known(
+            seed: u32, boxes in 1_usize..3, random in prop::collection::vec(0_usize..4, 0..12),
+        ) {
+            let plan = Plan { rows: 6, cols: 6, boxes, search_depth: 40 };
+            let Some(made) = room::make(seed.into(), plan) else { return Ok(()) };
+            let mut board = made.board;
+            for direction in random {
+                board.play(Direction::ALL[direction]);
+            }
+            match solve(&board) {
+                Solved::By(moves) => {
+                    prop_assert!(board.is_solved_by(&moves));
+                    prop_assert_eq!(Some(moves.len()), fewest(&board));
+                }
+                Solved::Never => prop_assert_eq!(fewest(&board), None),
+                Solved::GaveUp => prop_assert!(false, "a small board is searched to its end"),
             }
         }
     }

@@ -119,18 +119,18 @@ fn grid(text: &mut String, symbols: Symbols, board: &Board) {
 }
 
 fn coordinates(text: &mut String, board: &Board) {
-    const LABELS: [(&str, fn(Cell) -> bool); 5] = [
-        ("Targets", Cell::is_target),
-        ("Boxes", |cell| cell == Cell::Box),
-        ("Boxes on target", |cell| cell == Cell::BoxOnTarget),
-        ("Player", |cell| cell == Cell::Player),
-        ("Player on target", |cell| cell == Cell::PlayerOnTarget),
+    const LABELS: [(&str, &[Cell]); 5] = [
+        ("Targets", &[Cell::Target, Cell::BoxOnTarget, Cell::PlayerOnTarget]),
+        ("Boxes", &[Cell::Box]),
+        ("Boxes on target", &[Cell::BoxOnTarget]),
+        ("Player", &[Cell::Player]),
+        ("Player on target", &[Cell::PlayerOnTarget]),
     ];
     let rows = board.cells.len() / board.cols;
     // Writing to a string cannot fail.
     let _ = write!(text, "Board size: {rows} rows x {} cols (zero-indexed).", board.cols);
-    for (label, is) in LABELS {
-        let places = board.cells.iter().enumerate().filter(|(_, cell)| is(**cell)).map(|(place, _)| place);
+    for (label, kinds) in LABELS {
+        let places = (0..board.cells.len()).filter(|place| kinds.contains(&board.cells[*place]));
         for (index, place) in places.enumerate() {
             let (row, col) = (place / board.cols, place % board.cols);
             let _ = match index {

@@ -42,10 +42,8 @@ pub(super) fn parse(text: &str, size: usize) -> Result<Placement, String> {
         ));
     };
     // The words decide which number is meant, whatever the form.
-    let [number, row, col] = match text.contains("place") || text.contains("at") {
-        true => [first, second, third],
-        false => [third, first, second],
-    };
+    let number_first = text.contains("place") || text.contains("at");
+    let [number, row, col] = if number_first { [first, second, third] } else { [third, first, second] };
     for (name, value) in [("Row", row), ("Column", col), ("Number", number)] {
         if !(1..=size as u64).contains(&value) {
             return Err(format!("{name} {value} is out of range (1-{size})"));

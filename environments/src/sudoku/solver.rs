@@ -104,7 +104,10 @@ impl Count {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::sudoku::puzzle::{ragen, unique};
 
     fn grid(size: usize, cells: &str) -> Grid {
         let mut grid = Grid::new(size);
@@ -138,7 +141,44 @@ mod tests {
 
     #[test]
     fn a_grid_of_size_16_is_counted_in_time() {
-        let puzzle = super::super::puzzle::ragen(3, 16, 102).unwrap();
+        let puzzle = ragen(3, 16, 102).unwrap();
         assert!(matches!(solutions(&puzzle.given), Solutions::One | Solutions::Many));
+        let puzzle = unique(0, 16, 150).unwrap();
+        assert_eq!(solutions(&puzzle.given), Solutions::One);
+    }
+
+    /// Counts by trying every number in every cell in order.
+    fn tried(grid: &mut Grid, cell: usize) -> usize {
+        match grid.cells().get(cell) {
+            None => 1,
+            Some(0) => each(grid.candidates(cell))
+                .map(|number| {
+                    grid.put(cell, number);
+                    let found = tried(grid, cell + 1);
+                    grid.clear(cell);
+                    found
+                })
+                .sum(),
+            Some(_) => tried(grid, cell + 1),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counts_are_those_of_trying_everything(seed: u32, blanks in 0_usize..14) {
+            let mut grid = ragen(seed.into(), 4, blanks).unwrap().given;
+            let expected = match tried(&mut grid, 0) {
+                0 => Solutions::None,
+                1 => Solutions::One,
+                _ => Solutions::Many,
+            };
+            prop_assert_eq!(solutions(&grid), expected);
+        }
+
+        #[test]
+        fn unique_puzzles_have_one_solution(seed: u32, clues in 6_usize..15) {
+            let puzzle = unique(seed.into(), 4, clues).unwrap();
+            prop_assert_eq!(tried(&mut puzzle.given.clone(), 0), 1);
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ragen::{Game, named, play};
+use super::ragen::{Game, named, play, view};
 use super::{Format, Line, TraceError};
 
 pub(super) const FORMAT: Format = Format {
@@ -15,12 +15,12 @@ struct FrozenLake;
 impl Game for FrozenLake {
     const NAME: &'static str = "frozen-lake";
 
-    fn settings(&self, reset: &Line) -> Result<Value, TraceError> {
+    fn settings(&self, reset: &Line, observation: &str) -> Result<Value, TraceError> {
         Ok(json!({
             "size": reset.value("size"),
             "p_frozen": reset.value("p"),
             "success_rate": reset.value("success_rate"),
-            "view": "grid_coord",
+            "view": view(observation),
         }))
     }
 

@@ -9,6 +9,7 @@ mod frozen_lake;
 mod ragen;
 mod sokoban;
 mod sudoku;
+mod webshop;
 
 use std::fs;
 use std::io::{self, Read};
@@ -20,7 +21,8 @@ use serde_json::{Map, Value};
 use crate::EnvironmentError;
 
 /// Every format that there is.
-const FORMATS: &[Format] = &[alfworld::FORMAT, frozen_lake::FORMAT, sokoban::FORMAT, sudoku::FORMAT];
+const FORMATS: &[Format] =
+    &[alfworld::FORMAT, frozen_lake::FORMAT, sokoban::FORMAT, sudoku::FORMAT, webshop::PAGES, webshop::SEARCHES];
 
 /// A kind of trace.
 struct Format {

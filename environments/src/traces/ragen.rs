@@ -10,8 +10,8 @@ pub(super) trait Game {
     /// The environment's name.
     const NAME: &'static str;
 
-    /// The settings of the episode that this reset begins.
-    fn settings(&self, reset: &Line) -> Result<Value, TraceError>;
+    /// The settings of the episode that this reset begins, with this observation.
+    fn settings(&self, reset: &Line, observation: &str) -> Result<Value, TraceError>;
 
     /// The action of a line, as the environment takes it.
     fn action(line: &Line) -> Result<String, TraceError>;
@@ -27,7 +27,8 @@ pub(super) fn play<G: Game>(game: &G, trace: &Trace) -> Result<(), TraceError> {
     let mut episode: Option<(Box<dyn Environment>, Option<String>)> = None;
     for line in &trace.lines {
         if line.whole("t")? == 0 {
-            let settings = match game.settings(line)? {
+            let observation = line.value("obs").as_str().ok_or_else(|| line.misses("obs", "a text"))?;
+            let settings = match game.settings(line, observation)? {
                 Value::Object(settings) => settings,
                 _ => Map::new(),
             };
@@ -58,4 +59,14 @@ pub(super) fn named(line: &Line, names: &[&str]) -> Result<String, TraceError> {
     let number = usize::try_from(line.whole("action")?).unwrap_or(usize::MAX);
     let name = number.checked_sub(1).and_then(|index| names.get(index));
     name.map(|name| (*name).to_owned()).ok_or_else(|| line.misses("action", "the number of an action, from 1"))
+}
+
+/// The view that an observation of a grid game is shown in.
+pub(super) fn view(observation: &str) -> &'static str {
+    match observation {
+        text if text.starts_with("Coordinates:") => "grid_coord",
+        text if text.starts_with("Board size:") => "coord",
+        text if text.contains('\t') => "tabbed",
+        _ => "grid",
+    }
 }

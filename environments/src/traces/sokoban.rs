@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::ragen::{Game, named, play};
+use super::ragen::{Game, named, play, view};
 use super::{Format, Line, TraceError};
 use crate::Environment;
 
@@ -36,7 +36,7 @@ struct Sokoban {
 impl Game for Sokoban {
     const NAME: &'static str = "sokoban";
 
-    fn settings(&self, reset: &Line) -> Result<Value, TraceError> {
+    fn settings(&self, reset: &Line, observation: &str) -> Result<Value, TraceError> {
         let room = || reset.value("room_state").as_array().into_iter().flatten();
         let is_box = |cell: &&Value| matches!(cell.as_u64(), Some(3 | 4));
         Ok(json!({
@@ -44,6 +44,7 @@ impl Game for Sokoban {
             "cols": room().next().and_then(Value::as_array).map_or(0, Vec::len),
             "boxes": room().flat_map(|row| row.as_array().into_iter().flatten()).filter(is_box).count(),
             "search_depth": self.search_depth,
+            "view": view(observation),
         }))
     }
 

@@ -16,12 +16,11 @@ struct Sudoku;
 impl Game for Sudoku {
     const NAME: &'static str = "sudoku";
 
-    fn settings(&self, reset: &Line) -> Result<Value, TraceError> {
-        let text = reset.value("obs").as_str().ok_or_else(|| reset.misses("obs", "a text"))?;
+    fn settings(&self, reset: &Line, observation: &str) -> Result<Value, TraceError> {
         // The first observation tells the view, and one with feedback the limit of steps.
-        let (view, max_steps) = match text.split_once("\nSteps: 0/") {
+        let (view, max_steps) = match observation.split_once("\nSteps: 0/") {
             Some((_, limit)) => ("with_feedback", limit.trim().parse().ok()),
-            None if text.starts_with('=') => ("detailed", None),
+            None if observation.starts_with('=') => ("detailed", None),
             None => ("simple", None),
         };
         Ok(json!({

@@ -13,7 +13,7 @@ pub(super) enum Action {
 /// goes beyond a line; what stands after the last bracket does not count. The argument is taken in lower case. Names may
 /// be written in any case, since some of the original's users lower the whole answer.
 pub(super) fn parse(text: &str) -> Option<Action> {
-    let line = text.trim().split('\n').next().unwrap_or_default();
+    let line = text.trim().split_once('\n').map_or(text.trim(), |(line, _)| line);
     let close = line.rfind(']')?;
     // The last opening bracket with something before it, and something between it and the last closing one.
     let open = line[..close].rmatch_indices('[').map(|(open, _)| open).find(|open| *open > 0 && close - open > 1)?;
@@ -47,24 +47,24 @@ mod tests {
 
     use super::*;
 
-    fn search_for(words: &str) -> Option<Action> {
-        Some(Action::Search(words.to_owned()))
+    fn search_for(words: &str) -> Action {
+        Action::Search(words.to_owned())
     }
 
-    fn click_on(text: &str) -> Option<Action> {
-        Some(Action::Click(text.to_owned()))
+    fn click_on(text: &str) -> Action {
+        Action::Click(text.to_owned())
     }
 
     #[test]
     fn actions_are_read_as_the_original_reads_them() {
         for (text, expected) in [
-            ("search[Red shoes]", search_for("red shoes")),
-            (" Click[Buy Now] please", click_on("buy now")),
+            ("search[Red shoes]", Some(search_for("red shoes"))),
+            (" Click[Buy Now] please", Some(click_on("buy now"))),
             ("click[a] and click[b]", None),
-            ("click[x]]", click_on("x]")),
+            ("click[x]]", Some(click_on("x]"))),
             ("click[[x]", None),
-            ("search[ ]", search_for(" ")),
-            ("click[x]\nsearch[y]", click_on("x")),
+            ("search[ ]", Some(search_for(" "))),
+            ("click[x]\nsearch[y]", Some(click_on("x"))),
             ("click[x\ny]", None),
             ("click[]", None),
             ("[x]", None),
@@ -73,7 +73,7 @@ mod tests {
             ("", None),
             ("buy[x]", None),
             ("i click[x]", None),
-            ("click[x][]", click_on("x][")),
+            ("click[x][]", Some(click_on("x]["))),
         ] {
             assert_eq!(parse(text), expected, "{text:?}");
         }

@@ -30,10 +30,8 @@ pub(super) fn load(folder: &Path, limit: usize) -> Result<Catalogue, String> {
     let annotations: BTreeMap<String, Annotation> =
         read_map(&folder.join(annotations), "an object of objects with `attributes` by product")?;
     let human = folder.join(HUMAN);
-    let human: Option<BTreeMap<String, Vec<HumanInstruction>>> = match human.is_file() {
-        true => Some(read_map(&human, "an object of lists of instructions by product")?),
-        false => None,
-    };
+    let human: Option<BTreeMap<String, Vec<HumanInstruction>>> =
+        human.is_file().then(|| read_map(&human, "an object of lists of instructions by product")).transpose()?;
     let nouns = folder.join(NOUNS);
     let nouns =
         if nouns.is_file() { read_map(&nouns, "an object of lists of words by product")? } else { BTreeMap::new() };

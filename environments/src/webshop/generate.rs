@@ -11,7 +11,7 @@ use accredit_core::rng::{Purpose, Stream};
 use serde_json::{Map, Value, json};
 
 use super::catalogue::{Annotation, Catalogue, Product, Record};
-use vocabulary::{DEPARTMENTS, Department, Kind, PRAISE, SYLLABLES};
+use vocabulary::{Kind, Vocabulary};
 
 /// How many products there are if no setting says.
 pub(super) const USUAL_PRODUCTS: usize = 2000;
@@ -21,99 +21,98 @@ const BRANDS: usize = 160;
 
 /// Makes up products, and instructions for half of them.
 pub(super) fn catalogue(products: usize, seed: u64) -> Result<Catalogue, String> {
-    let (records, annotations) = records(products, seed);
+    let (records, annotations) = records(products, seed)?;
     let products = records.into_iter().map(Record::product).collect::<Result<Vec<Product>, String>>()?;
     Catalogue::new(products, annotations, None, BTreeMap::new())
 }
 
-fn records(products: usize, seed: u64) -> (Vec<Record>, BTreeMap<String, Annotation>) {
+type Records = (Vec<Record>, BTreeMap<String, Annotation>);
+
+fn records(products: usize, seed: u64) -> Result<Records, String> {
+    let vocabulary = Vocabulary::read()?;
     let stream = Stream::new(seed, Purpose::Environment);
     let (mut records, mut annotations) = (Vec::with_capacity(products), BTreeMap::new());
     let (mut names, mut titles) = (HashSet::new(), HashSet::new());
     let mut attempt = 0;
     while records.len() < products {
-        let mut draw = Draw { stream: stream.with(attempt), position: 0 };
+        let mut draw = Draw { vocabulary: &vocabulary, stream: stream.with(attempt), position: 0 };
         attempt += 1;
-        let (record, annotation) = draw.product(stream);
+        let (record, annotation) = draw.product(stream)?;
         // A name that was drawn before is drawn again; there are billions of them.
         if titles.insert(record.name.clone()) && names.insert(record.asin.clone()) {
             annotations.insert(record.asin.clone(), annotation);
             records.push(record);
         }
     }
-    (records, annotations)
+    Ok((records, annotations))
 }
 
 /// Draws one after the other.
-struct Draw {
+struct Draw<'a> {
+    vocabulary: &'a Vocabulary,
     stream: Stream,
     position: u64,
 }
 
-impl Draw {
+impl<'a> Draw<'a> {
     fn below(&mut self, n: usize) -> usize {
         self.position += 1;
         self.stream.below(self.position, n as u64) as usize
     }
 
-    fn one<'a, T: ?Sized>(&mut self, items: &[&'a T]) -> &'a T {
+    fn one<'b>(&mut self, items: &[&'b str]) -> &'b str {
         items[self.below(items.len())]
     }
 
     /// `from..=to` items, in their order.
-    fn some<'a>(&mut self, items: &[&'a str], from: usize, to: usize) -> Vec<&'a str> {
-        let count = (from + self.below(to - from + 1)).min(items.len());
+    fn some<'b>(&mut self, items: &'b [impl AsRef<str>], from: usize, to: usize) -> Vec<&'b str> {
+        let count = from + self.below(to - from + 1);
         self.position += 1;
         let mut places: Vec<usize> = (0..items.len()).collect();
         self.stream.with(self.position).shuffle(&mut places);
         places.truncate(count);
         places.sort_unstable();
-        places.into_iter().map(|place| items[place]).collect()
+        places.into_iter().map(|place| items[place].as_ref()).collect()
     }
 
-    fn product(&mut self, root: Stream) -> (Record, Annotation) {
-        let department: &Department = &DEPARTMENTS[self.below(DEPARTMENTS.len())];
-        let kind: &Kind = &department.kinds[self.below(department.kinds.len())];
+    fn product(&mut self, root: Stream) -> Result<(Record, Annotation), String> {
+        let kind = &self.vocabulary.kinds[self.below(self.vocabulary.kinds.len())];
         let brand = u64::MAX - self.below(BRANDS) as u64;
-        let brand = Draw { stream: root.with(brand), position: 0 }.name();
+        let brand = Draw { vocabulary: self.vocabulary, stream: root.with(brand), position: 0 }.name();
         let model = self.name();
-        let before = self.some(kind.before, 2, 4);
-        let with = self.some(kind.with, 1, 3);
-        let uses = self.some(kind.uses, 1, 2);
-        let title = self.title(&format!("{brand} {model}"), kind, &before, &with, uses[0]);
+        let attributes = self.vocabulary.attributes(kind)?;
+        let before = self.some(&attributes.before, 2, 4);
+        let with = self.some(&attributes.with, 1, 3);
+        let uses = self.some(&attributes.uses, 1, 2);
         let record = Record {
             asin: self.asin(),
-            name: Some(title),
+            name: Some(self.title(&format!("{brand} {model}"), kind, &before, &with, &uses)),
             full_description: Some(self.description(kind, &before, &with, &uses)),
             small_description: json!(self.bullets(kind, &before, &with, &uses)),
             pricing: Some(self.price(kind)),
-            customization_options: self.options(kind),
-            category: department.category.to_owned(),
-            query: kind.query.to_owned(),
-            product_category: kind.path.to_owned(),
+            customization_options: self.options(kind)?,
+            category: kind.category.clone(),
+            query: kind.query.clone(),
+            product_category: kind.path.clone(),
         };
-        let attributes = [&before[..], &with[..], &uses[..]].concat();
-        let mut annotation = Annotation {
-            attributes: Some(attributes.into_iter().map(str::to_owned).collect()),
-            ..Annotation::default()
-        };
+        let owned = |lists: [&[&str]; 3]| Some(lists.concat().into_iter().map(str::to_owned).collect());
+        let mut annotation = Annotation { attributes: owned([&before, &with, &uses]), ..Annotation::default() };
         if self.below(2) == 0 {
             let (before, with) = (self.some(&before, 1, 2), self.some(&with, 1, 2));
             let uses = self.some(&uses, 0, 1);
-            let purpose = uses.first().map(|what| format!(" for {what}")).unwrap_or_default();
-            annotation.instruction =
-                Some(format!("Find me {} {} with {}{purpose}", before.join(", "), kind.query, with.join(", ")));
-            let wanted = [&before[..], &with[..], &uses[..]].concat();
-            annotation.instruction_attributes = Some(wanted.into_iter().map(str::to_owned).collect());
+            let purpose = uses.first().map(|purpose| format!(" for {purpose}")).unwrap_or_default();
+            let (wanted, having) = (before.join(", "), with.join(", "));
+            annotation.instruction = Some(format!("Find me {wanted} {} with {having}{purpose}", kind.query));
+            annotation.instruction_attributes = owned([&before, &with, &uses]);
         }
-        (record, annotation)
+        Ok((record, annotation))
     }
 
     /// A made-up name of two or three syllables.
     fn name(&mut self) -> String {
-        let syllables = 2 + self.below(2);
-        let name: String = (0..syllables).map(|_| self.one(SYLLABLES)).collect();
-        capital(&name)
+        let syllables: &'a [String] = &self.vocabulary.syllables;
+        let count = 2 + self.below(2);
+        capital(&(0..count).map(|_| syllables[self.below(syllables.len())].as_str()).collect::<String>())
     }
 
     fn asin(&mut self) -> String {
@@ -122,14 +121,19 @@ impl Draw {
         "B0".chars().chain(letters).collect()
     }
 
-    fn title(&mut self, name: &str, kind: &Kind, before: &[&str], with: &[&str], purpose: &str) -> String {
-        let before = words_capital(self.one(before));
-        let with = words_capital(self.one(with));
+    fn title(&mut self, name: &str, kind: &Kind, before: &[&str], with: &[&str], uses: &[&str]) -> String {
+        let [before, with, purpose] = [before, with, uses].map(|words| words_capital(self.one(words)));
+        let noun = &kind.noun;
         match self.below(3) {
-            0 => format!("{name} {before} {} with {with} for {}", kind.noun, words_capital(purpose)),
-            1 => format!("{name} {} for {}, {before}, {with}", kind.noun, words_capital(purpose)),
-            _ => format!("{name} {before} {}, {with} {}", kind.noun, words_capital(kind.query)),
+            0 => format!("{name} {before} {noun} with {with} for {purpose}"),
+            1 => format!("{name} {noun} for {purpose}, {before}, {with}"),
+            _ => format!("{name} {before} {noun}, {with} {}", words_capital(&kind.query)),
         }
+    }
+
+    fn praise(&mut self, kind: &Kind, from: usize, to: usize) -> String {
+        let sentences = self.some(&self.vocabulary.praise, from, to).join(" ");
+        sentences.replace("{noun}", &kind.noun.to_lowercase())
     }
 
     fn description(&mut self, kind: &Kind, before: &[&str], with: &[&str], uses: &[&str]) -> String {
@@ -137,42 +141,40 @@ impl Draw {
         if self.below(8) == 0 {
             return String::new();
         }
-        let noun = kind.noun.to_lowercase();
-        let praise = self.some(PRAISE, 1, 3).join(" ").replace("{noun}", &noun);
+        let (noun, praise) = (kind.noun.to_lowercase(), self.praise(kind, 1, 3));
         format!("Our {noun} is {}. It comes with {} and suits {}. {praise}", list(before), list(with), list(uses))
     }
 
-    fn bullets(&mut self, kind: &Kind, before: &[&str], with: &[&str], uses: &[&str]) -> Vec<String> {
+    fn bullets(&mut self, kind: &Kind, before: &[&str], with: &[&str], uses: &[&str]) -> [String; 4] {
         let noun = kind.noun.to_lowercase();
-        let last = self.one(PRAISE).replace("{noun}", &noun);
-        vec![
+        [
             format!("{}: {} ", self.one(&["FEATURES", "WHAT YOU GET", "QUALITY"]), capital(&list(with))),
             format!("{}: this {noun} is {} ", self.one(&["MADE TO LAST", "CARE", "DETAILS"]), list(before)),
             format!("{}: {} ", self.one(&["OCCASIONS", "IDEAL FOR", "USE IT FOR"]), list(uses)),
-            format!("{last} "),
+            format!("{} ", self.praise(kind, 1, 1)),
         ]
     }
 
     fn price(&mut self, kind: &Kind) -> String {
         let (low, high) = kind.price;
         let cents = self.one(&["99", "95", "50", "49"]);
-        let price = low + self.below((high - low) as usize) as u64;
+        let price = low + self.below(high - low);
         match self.below(3) {
-            0 => format!("${price}.{cents} - ${}.{cents}", price + 1 + self.below(1 + price as usize / 3) as u64),
+            0 => format!("${price}.{cents} - ${}.{cents}", price + 1 + self.below(1 + price / 3)),
             _ => format!("${price}.{cents}"),
         }
     }
 
-    fn options(&mut self, kind: &Kind) -> Value {
-        let mut options = Map::new();
+    fn options(&mut self, kind: &Kind) -> Result<Value, String> {
         if self.below(5) == 0 {
-            return json!("");
+            return Ok(json!(""));
         }
-        for (name, values) in kind.options {
-            let values = self.some(values, 2, 5).into_iter().map(|value| json!({ "value": value }));
-            options.insert((*name).to_owned(), values.collect());
+        let mut options = Map::new();
+        for choice in self.vocabulary.options(kind)? {
+            let values = self.some(&choice.values, 2, 5).into_iter().map(|value| json!({ "value": value }));
+            options.insert(choice.name.clone(), values.collect());
         }
-        Value::Object(options)
+        Ok(Value::Object(options))
     }
 }
 
@@ -227,21 +229,22 @@ mod tests {
 
     #[test]
     fn names_and_titles_are_of_one_product_only() {
-        let (records, _) = records(3000, 4);
+        let (records, _) = records(3000, 4).unwrap();
         let titles: HashSet<_> = records.iter().map(|record| &record.name).collect();
         let names: HashSet<_> = records.iter().map(|record| &record.asin).collect();
         assert_eq!((titles.len(), names.len()), (3000, 3000));
         assert!(names.iter().all(|name| name.len() == 10));
-        // All departments are there, and a smaller shop is the beginning of a larger one.
-        assert_eq!(records.iter().map(|record| &record.category).collect::<HashSet<_>>().len(), DEPARTMENTS.len());
-        let fewer = super::records(10, 4).0;
+        // All kinds are there, and a smaller shop is the beginning of a larger one.
+        let kinds: HashSet<_> = records.iter().map(|record| &record.query).collect();
+        assert_eq!(kinds.len(), Vocabulary::read().unwrap().kinds.len());
+        let fewer = super::records(10, 4).unwrap().0;
         assert!(fewer.iter().zip(&records).all(|(few, many)| few.asin == many.asin && few.name == many.name));
-        assert_ne!(super::records(10, 5).0[0].name, records[0].name);
+        assert_ne!(super::records(10, 5).unwrap().0[0].name, records[0].name);
     }
 
     #[test]
     fn written_as_files_the_catalogue_is_read_back() {
-        let (records, annotations) = records(50, 1);
+        let (records, annotations) = records(50, 1).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("items_shuffle.json"), serde_json::to_string(&records).unwrap()).unwrap();
         fs::write(folder.path().join("items_ins_v2.json"), serde_json::to_string(&annotations).unwrap()).unwrap();

@@ -70,9 +70,10 @@ impl Goals {
 
     /// The instruction without what is said about the price, and without options.
     pub(super) fn request<'a>(&self, catalogue: &'a Catalogue, goal: Goal) -> &'a str {
-        let text = match self.human {
-            true => catalogue.human.as_ref().map(|human| &human[&goal.product][goal.variant as usize].instruction),
-            false => catalogue.instructions.get(&goal.product).map(|(instruction, _)| instruction),
+        let text = if self.human {
+            catalogue.human.as_ref().map(|human| &human[&goal.product][goal.variant as usize].instruction)
+        } else {
+            catalogue.instructions.get(&goal.product).map(|(instruction, _)| instruction)
         };
         let text = text.map_or("", String::as_str);
         if self.human { text.trim_matches('.') } else { text }
@@ -95,14 +96,12 @@ impl Goals {
 
     /// The attributes that are wanted.
     pub(super) fn attributes<'a>(&self, catalogue: &'a Catalogue, goal: Goal) -> &'a [String] {
-        match self.human {
-            true => catalogue
-                .human
-                .as_ref()
-                .map(|human| &human[&goal.product][goal.variant as usize].instruction_attributes),
-            false => catalogue.instructions.get(&goal.product).map(|(_, attributes)| attributes),
-        }
-        .map_or(&[], Vec::as_slice)
+        let attributes = if self.human {
+            catalogue.human.as_ref().map(|human| &human[&goal.product][goal.variant as usize].instruction_attributes)
+        } else {
+            catalogue.instructions.get(&goal.product).map(|(_, attributes)| attributes)
+        };
+        attributes.map_or(&[], Vec::as_slice)
     }
 
     /// The options that are wanted, by rising name.

@@ -1,5 +1,8 @@
 //! What a purchase is worth: WebShop's score, its quirks included.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
 use super::catalogue::Product;
 use super::fuzzy::alike;
 use super::goals::Wanted;
@@ -21,110 +24,17 @@ pub(crate) enum OptionMatching {
 }
 
 /// The words for colours, of which the first in a value stands for all of it.
-const COLOURS: &[&str] = &[
-    "alabaster",
-    "apricot",
-    "aqua",
-    "ash",
-    "asphalt",
-    "azure",
-    "banana",
-    "beige",
-    "black",
-    "blue",
-    "blush",
-    "bordeaux",
-    "bronze",
-    "brown",
-    "burgundy",
-    "camel",
-    "camo",
-    "caramel",
-    "champagne",
-    "charcoal",
-    "cheetah",
-    "chestnut",
-    "chocolate",
-    "christmas",
-    "coffee",
-    "cognac",
-    "copper",
-    "coral",
-    "cranberry",
-    "cream",
-    "crystal",
-    "dark",
-    "denim",
-    "eggplant",
-    "elephant",
-    "espresso",
-    "fuchsia",
-    "gold",
-    "granite",
-    "grape",
-    "graphite",
-    "grass",
-    "gray",
-    "green",
-    "grey",
-    "heather",
-    "indigo",
-    "ivory",
-    "ivy",
-    "khaki",
-    "lavender",
-    "lemon",
-    "leopard",
-    "light",
-    "lilac",
-    "lime",
-    "magenta",
-    "maroon",
-    "mauve",
-    "merlot",
-    "midnight",
-    "mint",
-    "mocha",
-    "multicolor",
-    "mushroom",
-    "mustard",
-    "natural",
-    "navy",
-    "nude",
-    "olive",
-    "orange",
-    "peach",
-    "pewter",
-    "pink",
-    "plum",
-    "purple",
-    "rainbow",
-    "red",
-    "rose",
-    "royal",
-    "rust",
-    "sand",
-    "sapphire",
-    "seashell",
-    "silver",
-    "skull",
-    "slate",
-    "steel",
-    "stone",
-    "stonewash",
-    "sunflower",
-    "tan",
-    "taupe",
-    "teal",
-    "tiger",
-    "turquoise",
-    "violet",
-    "walnut",
-    "wheat",
-    "white",
-    "wine",
-    "yellow",
-];
+static COLOURS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel \
+    camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry \
+    cream crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green \
+    grey heather indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot \
+    midnight mint mocha multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple \
+    rainbow red rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan \
+    taupe teal tiger turquoise violet walnut wheat white wine yellow"
+        .split(' ')
+        .collect()
+});
 
 /// A goal, as far as the score depends on it.
 pub(super) struct Target<'a> {
@@ -224,7 +134,7 @@ fn type_factor(wanted: &Product, bought: &Product) -> f64 {
 /// Whether two different categories of the path are the same.
 fn shares_categories(a: &Product, b: &Product) -> bool {
     let path = |product: &Product| product.product_category.split('›').map(|part| part.trim().to_owned()).collect();
-    let (a, b): (std::collections::BTreeSet<String>, std::collections::BTreeSet<String>) = (path(a), path(b));
+    let (a, b): (BTreeSet<String>, BTreeSet<String>) = (path(a), path(b));
     a.intersection(&b).count() >= 2
 }
 

@@ -7,6 +7,7 @@ use super::catalogue::Catalogue;
 use super::goals::{Goal, Goals};
 use super::reward::{self, OptionMatching, Target};
 use super::search::Index;
+use super::splits::{self, Ranges, Split};
 use super::{expert, files, generate};
 
 /// The settings that a shop depends on.
@@ -29,6 +30,17 @@ pub(super) struct Shop {
     pub(super) goals: Goals,
     /// By way of matching options, which goals have a way to the full score; made when it is first asked for.
     reachable: [OnceLock<Vec<bool>>; 2],
+    /// The goals of every split that was asked for.
+    tasks: Mutex<Vec<(Selection, Arc<[u32]>)>>,
+}
+
+/// Which goals are played.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Selection {
+    pub(super) ranges: Ranges,
+    pub(super) split: Split,
+    /// If goals out of reach are left out: how options are matched.
+    pub(super) reachable: Option<OptionMatching>,
 }
 
 impl Shop {
@@ -59,7 +71,24 @@ impl Shop {
             products.iter().map(|product| product.asin.as_str()),
         );
         let goals = Goals::new(&catalogue, source.human, source.price_seed, source.shuffle_seed)?;
-        Ok(Self { catalogue, index, goals, reachable: Default::default() })
+        Ok(Self { catalogue, index, goals, reachable: Default::default(), tasks: Mutex::default() })
+    }
+
+    /// The goals that are played, as places in the order of the catalogue.
+    pub(super) fn tasks(&self, selection: Selection) -> Arc<[u32]> {
+        let mut known = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, tasks)) = known.iter().find(|(other, _)| *other == selection) {
+            return Arc::clone(tasks);
+        }
+        let is_repeated = |goal: u32| self.goals.is_repeated(&self.catalogue, self.goals.all[goal as usize]);
+        let mut tasks = splits::goals(selection.ranges, selection.split, &self.goals, is_repeated);
+        if let Some(matching) = selection.reachable {
+            let reachable = self.reachable(matching);
+            tasks.retain(|goal| reachable[*goal as usize]);
+        }
+        let tasks: Arc<[u32]> = tasks.into();
+        known.push((selection, Arc::clone(&tasks)));
+        tasks
     }
 
     /// Which goals, in the order of the catalogue, have a way to the full score: the search for the title finds the

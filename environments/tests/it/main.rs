@@ -4,7 +4,10 @@
 mod alfworld;
 mod alfworld_data;
 mod frozen_lake;
+mod odd_actions;
 mod outside;
 mod pool;
+mod sokoban;
+mod sudoku;
 mod traces;
 mod webshop;

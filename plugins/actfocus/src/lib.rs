@@ -108,6 +108,7 @@
 //! plugin = "clip"
 //! params = { low = 0.2, high = 0.28, dual = 0 }
 //! ```
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

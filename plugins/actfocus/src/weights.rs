@@ -63,8 +63,10 @@ impl Kernel for Weights<'_> {
             let count = weight.len();
             let (kind, signal, action_weight) = (&kind[..count], &signal[..count], &mut action_weight[..count]);
             for i in 0..count {
-                let standard = ((f64::from(signal[i]) - mean) * inverse) as f32;
-                let raised = 1.0 + beta * math::sigmoid_f32(standard);
+                action_weight[i] = ((f64::from(signal[i]) - mean) * inverse) as f32;
+            }
+            for i in 0..count {
+                let raised = 1.0 + beta * math::sigmoid_f32(action_weight[i]);
                 let lowered = if kind[i] == THINK { alpha } else { format };
                 let factor = if kind[i] == ACTION { raised } else { lowered };
                 action_weight[i] = if kind[i] == ACTION { raised } else { 0.0 };

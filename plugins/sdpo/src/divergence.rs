@@ -148,8 +148,12 @@ impl Distribution {
             }
             Tail::Renormalise => {
                 let (log_sum, inverse) = (math::ln(sum), 1.0 / sum);
-                logprobs.iter_mut().for_each(|logprob| *logprob -= log_sum);
-                masses.iter_mut().for_each(|mass| *mass *= inverse);
+                for logprob in logprobs.iter_mut() {
+                    *logprob -= log_sum;
+                }
+                for mass in masses.iter_mut() {
+                    *mass *= inverse;
+                }
             }
         }
         sum <= FULL

@@ -224,7 +224,9 @@ mod tests {
 
     fn spread(parts: &[&[f32]]) -> Spread {
         let mut moments = Moments::default();
-        parts.iter().for_each(|part| moments.push(part));
+        for part in parts {
+            moments.push(part);
+        }
         moments.spread().unwrap()
     }
 

@@ -1,6 +1,7 @@
 //! `process` with a server that misbehaves.
 
 use std::cell::RefCell;
+use std::io::Write;
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -79,7 +80,7 @@ fn what_is_no_answer_breaks_one_process_and_the_others_go_on() {
 
 #[test]
 fn a_process_that_hangs_breaks_alone() {
-    breaks_its_process("hang", &json!({ "limits": { "answer_seconds": 1.5 } }), "it gave no answer within 1.5 s");
+    breaks_its_process("hang", &json!({ "limits": { "answer_seconds": 2.0 } }), "it gave no answer within 2.0 s");
 }
 
 #[test]
@@ -239,15 +240,12 @@ fn a_request_that_is_too_long_fails_alone_and_many_are_sent_in_parts() {
     let settings = server("sizes", &json!({ "limits": { "max_message_bytes": 3000 } }));
     let mut pool = pool("process", &settings, 8, 8);
     assert!(pool.reset_all((0..8).map(|i| (i, 1)).collect(), None).iter().all(Result::is_ok));
-    let sizes = [4000, 900, 900, 900, 900, 900, 900, 10];
-    let requests = sizes.iter().enumerate().map(|(i, size)| request(i, &"x".repeat(*size))).collect();
-    let answers = pool.step_all(requests, None);
+    let sizes = [4000, 900, 900, 900, 900, 900, 900, 900];
+    let text = |size: usize| format!("quiet{}", "x".repeat(size));
+    let answers = pool.step_all(sizes.iter().enumerate().map(|(i, size)| request(i, &text(*size))).collect(), None);
     let error = &answers[0].as_ref().unwrap_err().message;
     assert!(error.contains("bytes, and a line may have 3000 (`limits.max_message_bytes`)"), "{error}");
-    assert!(answers[7].is_ok());
-    for (answer, size) in answers.iter().zip(sizes).skip(1).filter(|(answer, _)| answer.is_ok()) {
-        assert!(answer.as_ref().unwrap().feedback.len() > size);
-    }
+    assert!(answers[1..].iter().all(|answer| answer.as_ref().is_ok_and(|outcome| outcome.feedback == "quiet")));
 }
 
 /// The memory of this process, in MB.
@@ -317,7 +315,8 @@ fn processes_die_with_a_host_that_is_killed() {
     if std::env::var_os(HOST).is_some() {
         let mut environment = environment("process", &server("orphan", &json!({})));
         environment.reset(1).unwrap();
-        println!("pid {}", numbers(&feedback(environment.as_mut(), "count"))[3]);
+        let [.., pid] = numbers(&feedback(environment.as_mut(), "count"));
+        writeln!(std::io::stdout(), "pid {pid}").unwrap();
         // It reads no stdin and heeds no signal that can be refused; meanwhile the host ends as on a second Ctrl-C.
         thread::spawn(move || environment.step(Some("stubborn"), ""));
         thread::sleep(Duration::from_millis(300));
@@ -347,7 +346,7 @@ fn environments_with_equal_settings_share_processes() {
     let mut other = environment("process", &server("do not share", &json!({})));
     assert_eq!(pid(&mut one), pid(&mut two));
     assert_ne!(pid(&mut one), pid(&mut other));
-    let deadline = Some(Duration::from_secs(60));
+    let deadline = Some(Duration::from_mins(1));
     assert!(Pool::new(vec![one, two], 2).unwrap().reset_all(vec![(0, 1), (1, 2)], deadline)[1].is_ok());
 }
 

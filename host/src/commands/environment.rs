@@ -51,8 +51,8 @@ pub enum Env {
         #[command(flatten)]
         which: Which,
         /// How long to measure each part
-        #[arg(long, default_value_t = 1.0)]
-        seconds: f64,
+        #[arg(long, default_value = "1", value_parser = seconds, allow_negative_numbers = true)]
+        seconds: Duration,
     },
 }
 
@@ -75,26 +75,26 @@ pub struct Rollout {
     #[arg(long, value_enum, default_value_t = Player::Expert)]
     player: Player,
     /// The share of the expert's steps in which it acts at random instead
-    #[arg(long, default_value_t = 0.0, value_parser = share)]
+    #[arg(long, default_value_t = 0.0, value_parser = share, allow_negative_numbers = true)]
     noise: f64,
     /// How many tasks are played
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     tasks: u64,
     /// How many episodes of each task
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=65_536))]
     copies: u64,
     /// The seed of the first task; the others follow
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// The most steps of an episode
-    #[arg(long, default_value_t = 50)]
-    max_steps: usize,
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    max_steps: u32,
     /// Threads; how many there are changes nothing but the time
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     threads: u16,
     /// How long an episode may take before it counts as failed
-    #[arg(long, default_value_t = 60.0)]
-    timeout_seconds: f64,
+    #[arg(long, default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
+    timeout_seconds: Duration,
     /// Show every turn
     #[arg(long)]
     show: bool,
@@ -130,6 +130,11 @@ impl Setting {
     fn make(&self) -> Result<Box<dyn Environment>> {
         Ok(accredit_environments::make(&self.name, &self.parameters)?)
     }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let fits = text.parse().ok().filter(|seconds| (1e-3..=1e9).contains(seconds));
+    fits.map(Duration::from_secs_f64).ok_or_else(|| "a time is a number of seconds from 0.001 to 1e9".to_owned())
 }
 
 impl Which {
@@ -317,14 +322,19 @@ impl Rollout {
         };
         let started = Instant::now();
         let mut total = Total::default();
-        let wanted: Vec<(u64, u64)> = (self.seed..self.seed.saturating_add(self.tasks))
-            .flat_map(|seed| (0..self.copies).map(move |copy| (seed, copy)))
-            .collect();
+        let mut wanted = (0..self.tasks)
+            .flat_map(|task| (0..self.copies).map(move |copy| (task, copy)))
+            .map(|(task, copy)| (self.seed.wrapping_add(task), copy));
         let threads = usize::from(self.threads);
-        let size = (threads * PER_THREAD).min(wanted.len().max(1));
+        let episodes = usize::try_from(self.tasks * self.copies).unwrap_or(usize::MAX);
+        let size = (threads * PER_THREAD).min(episodes);
         let mut pool = Pool::new((0..size).map(|_| setting.make()).collect::<Result<_>>()?, threads)?;
-        for part in wanted.chunks(size) {
-            for episode in self.play(part, &mut pool, &setting)? {
+        loop {
+            let part: Vec<(u64, u64)> = wanted.by_ref().take(size).collect();
+            if part.is_empty() {
+                break;
+            }
+            for episode in self.play(&part, &mut pool, &setting)? {
                 total.add(&episode);
                 if self.show {
                     print(&transcript(&episode))?;
@@ -348,7 +358,6 @@ impl Rollout {
     /// Plays a part of the episodes at once. One whose environment breaks is played again, a few times.
     fn play(&self, part: &[(u64, u64)], pool: &mut Pool, setting: &Setting) -> Result<Vec<Asked>> {
         let noise = if self.player == Player::Random { 1.0 } else { self.noise };
-        let timeout = Duration::try_from_secs_f64(self.timeout_seconds).context("`--timeout-seconds`")?;
         let mut episodes: Vec<Option<Asked>> = part.iter().map(|_| None).collect();
         for attempt in 0..=REPLAYS {
             let left: Vec<usize> = (0..part.len())
@@ -357,12 +366,12 @@ impl Rollout {
             let calls = left.iter().map(|index| {
                 let (seed, copy) = part[*index];
                 let stream = Stream::new(seed, Purpose::Other).with(copy).with(attempt as u64);
-                let script = Script { noise, max_steps: self.max_steps, stream };
+                let script = Script { noise, max_steps: self.max_steps as usize, stream };
                 (*index, move |environment: &mut dyn Environment| {
                     scripted::play(environment, seed, script, &|think, action| format!("{think}\n{action}"))
                 })
             });
-            let answers = pool.call_all(calls.collect(), Some(timeout));
+            let answers = pool.call_all(calls.collect(), Some(self.timeout_seconds));
             for (index, answer) in left.into_iter().zip(answers) {
                 let (seed, copy) = part[index];
                 if let Err(failure) = &answer
@@ -464,8 +473,7 @@ fn record(episode: &Asked) -> Value {
     }
 }
 
-fn bench(which: &Which, seconds: f64) -> Result<()> {
-    let span = Duration::try_from_secs_f64(seconds).context("`--seconds`")?;
+fn bench(which: &Which, span: Duration) -> Result<()> {
     let setting = which.read()?;
     let started = Instant::now();
     let mut environment = setting.make()?;

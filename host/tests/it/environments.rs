@@ -75,7 +75,9 @@ fn what_does_not_fit_is_shown_at_its_key() {
         (vec!["describe", "frozen-lake", "--set", "size=1"], "--set environment.size=1"),
         (vec!["rollout", "nowhere.toml"], "cannot read `nowhere.toml`"),
         (vec!["rollout", "frozen-lake", "--noise", "2"], "a share is a number from 0 to 1"),
-        (vec!["bench", "frozen-lake", "--seconds", "inf"], "`--seconds`"),
+        (vec!["bench", "frozen-lake", "--seconds", "inf"], "a number of seconds from 0.001"),
+        (vec!["rollout", "frozen-lake", "--timeout-seconds", "-1"], "a number of seconds from 0.001"),
+        (vec!["rollout", "frozen-lake", "--tasks", "0"], "0 is not in 1..=1000000"),
     ] {
         let output = env(&arguments);
         let message = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -170,12 +170,14 @@ class Server:
         self.make, self.idle_seconds = make, idle_seconds
         self.lock = threading.Lock()
         self.clients = {}
-        self.limit = 16 << 20
+        # The longest line: of each client, and of all of them.
+        self.limits, self.limit = {}, 16 << 20
 
     def hello(self, name, request):
         if request.get("protocol") != PROTOCOL:
             raise Refusal(f"this server speaks version {PROTOCOL} of the protocol, not {request.get('protocol')!r}")
-        self.limit = int(request.get("max_message_bytes") or self.limit)
+        self.limits[name] = int(request.get("max_message_bytes") or 16 << 20)
+        self.limit = max(self.limit, self.limits[name])
         if name not in self.clients:
             self.clients[name] = Client(self.make, request.get("settings") or {})
         return self.clients[name].describe()
@@ -214,10 +216,11 @@ class Server:
             parts, size, since = [], 0, time.monotonic()
             for request in requests:
                 part = self.answer(name, request)
-                if len(part) + 64 > self.limit:
-                    what = f"the answer has {len(part)} bytes, and a line may have {self.limit}"
+                limit = self.limits.get(name, self.limit)
+                if len(part) + 64 > limit:
+                    what = f"the answer has {len(part)} bytes, and a line may have {limit}"
                     part = dump({"id": request.get("id"), "error": what})
-                if parts and size + len(part) + 64 > self.limit:
+                if parts and size + len(part) + 64 > limit:
                     yield joined(number, parts)
                     parts, size, since = [], 0, time.monotonic()
                 parts.append(part)
@@ -236,6 +239,7 @@ class Server:
         if self.idle_seconds is not None:
             for idle in [name for name, client in self.clients.items() if client.used < now - self.idle_seconds]:
                 self.clients.pop(idle).end()
+                self.limits.pop(idle)
 
     def end(self):
         for client in self.clients.values():
@@ -306,8 +310,12 @@ def serve_http(server, host, port, out):
         def log_message(self, *_):
             pass
 
-    with http.server.ThreadingHTTPServer((host, port), Handler) as listener:
-        listener.daemon_threads = True
+    class Listener(http.server.ThreadingHTTPServer):
+        daemon_threads = True
+        # Connections that wait: a host may have many workers.
+        request_queue_size = 128
+
+    with Listener((host, port), Handler) as listener:
         out.write(b"listening on http://%s:%d\n" % (host.encode(), listener.server_address[1]))
         out.flush()
         try:

@@ -159,7 +159,9 @@ impl Connect for Servers {
 
 /// Connections that are used again.
 static AGENT: LazyLock<Agent> = LazyLock::new(|| {
-    Agent::config_builder().proxy(None).http_status_as_error(false).max_redirects(0).build().new_agent()
+    let config = Agent::config_builder().proxy(None).http_status_as_error(false).max_redirects(0);
+    // As many as there may be workers.
+    config.max_idle_connections(1024).max_idle_connections_per_host(1024).build().new_agent()
 });
 
 /// Sends a request, a POST if it has a body, and gives what is to be read of its answer.

@@ -61,20 +61,25 @@ fn breaks_its_process(action: &str, more: &Value, expected: &str) {
 #[test]
 fn what_is_no_answer_breaks_one_process_and_the_others_go_on() {
     let none = json!({});
-    let small = json!({ "limits": { "max_message_bytes": 1_000_000 } });
     breaks_its_process(
         "die",
         &none,
         "its process ended with exit status: 3; the last lines of its stderr:\n  first line",
     );
     breaks_its_process("garbage", &none, "stdout belongs to the protocol, so texts for people must go to stderr");
-    breaks_its_process("megabytes", &small, "a line of more than 1000000 bytes (`limits.max_message_bytes`)");
-    breaks_its_process("endless", &small, "a line of more than 1000000 bytes (`limits.max_message_bytes`)");
     breaks_its_process("binary", &none, "its line is not UTF-8 (byte 28)");
     breaks_its_process("half a line", &none, "it closed its stdout; its process ended with exit status: 0");
+    breaks_its_process("nan", &none, "`answers[0].reward`: expected value");
+}
+
+#[test]
+fn an_answer_that_goes_too_far_breaks_one_process_and_the_others_go_on() {
+    let none = json!({});
+    let small = json!({ "limits": { "max_message_bytes": 1_000_000 } });
+    breaks_its_process("megabytes", &small, "a line of more than 1000000 bytes (`limits.max_message_bytes`)");
+    breaks_its_process("endless", &small, "a line of more than 1000000 bytes (`limits.max_message_bytes`)");
     breaks_its_process("wrong id", &none, "it answered for the id `somebody else`");
     breaks_its_process("wrong message", &none, "its line answers message 999999");
-    breaks_its_process("nan", &none, "`answers[0].reward`: expected value");
     breaks_its_process("too many", &none, "more answers than were asked for");
 }
 

@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use accredit_environments::make;
 
+#[expect(dead_code, reason = "fuzz targets make an environment for each episode")]
 #[path = "../fuzz/play.rs"]
 mod play;
 #[path = "../tests/it/odd_actions/texts.rs"]

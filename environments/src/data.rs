@@ -42,7 +42,7 @@ pub(crate) fn read(path: &Path, hint: &str) -> Result<String, String> {
     read.map_err(|error| format!("cannot read {}: {error}; {hint}", path.display()))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = valid.split(|byte| *byte == b'\n').count();
         format!("{}, line {line}: not UTF-8 text; {hint}", path.display())
     })
 }

@@ -140,7 +140,9 @@ impl Index {
             self.look_up(term, &mut candidates);
             keep_possible(&mut candidates, *rest);
         }
-        candidates.iter_mut().for_each(|(_, sum)| *sum = 0.0);
+        for (_, sum) in &mut candidates {
+            *sum = 0.0;
+        }
         for term in &wanted {
             self.look_up(term, &mut candidates);
         }

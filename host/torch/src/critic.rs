@@ -14,7 +14,7 @@ use crate::config::Shape;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::head::{Head, extend};
-use crate::qwen2::{Model, Trunk};
+use crate::model::{Model, Trunk};
 use crate::rows::{self, Batch, Row};
 use crate::score::{Scores, Wanted, check_temperature, in_passes};
 use crate::train::{Fresh, check_column};

@@ -5,7 +5,7 @@ use tch::Tensor;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::head::Head;
-use crate::qwen2::Model;
+use crate::model::Model;
 use crate::rows::{self, Row};
 use crate::score::{check_temperature, in_passes};
 

@@ -10,10 +10,11 @@ use crate::cache::Cache;
 use crate::decode::{Decoder, Prompt};
 use crate::device::Device;
 use crate::head::Head;
-use crate::qwen2::Model;
+use crate::model::Model;
 use crate::rotary::Rotary;
 use crate::{Row, Wanted};
 
+const FIXTURES: [&str; 5] = ["tied", "untied", "qwen3", "llama", "llama3"];
 const TOLERANCE: f64 = 1e-4;
 
 /// A model, the token ids `[rows, tokens]` and transformers' logits `[rows, tokens, vocabulary]`.
@@ -28,7 +29,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn fixtures() -> impl Iterator<Item = Fixture> {
-    ["tied", "untied"].into_iter().map(|name| {
+    FIXTURES.into_iter().map(|name| {
         let folder = folder(name);
         let mut expected: HashMap<_, _> =
             Tensor::read_safetensors(folder.join("expected.safetensors")).unwrap().into_iter().collect();
@@ -111,7 +112,7 @@ fn logits_of_cached_decoding_are_transformers() {
 
 #[test]
 fn a_loaded_folder_saves_bit_for_bit_and_keeps_unknown_keys() {
-    for name in ["tied", "untied"] {
+    for name in FIXTURES {
         let saved = tempfile::tempdir().unwrap();
         Model::load(&folder(name), Device::CPU).unwrap().save(saved.path()).unwrap();
         let read = |folder: PathBuf| -> Vec<(String, Vec<u8>)> {

@@ -3,7 +3,7 @@
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::head::Head;
-use crate::qwen2::Model;
+use crate::model::Model;
 use crate::rows::{self, Batch, Row};
 
 /// Which columns to compute.

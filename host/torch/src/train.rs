@@ -6,7 +6,7 @@ use crate::critic::TrunkGradient;
 use crate::error::{Error, Result};
 use crate::head::{ColumnsBack, Head};
 use crate::listed::Listed;
-use crate::qwen2::Model;
+use crate::model::Model;
 use crate::rows::{self, Batch, Row};
 use crate::score::{Scores, Wanted, check_temperature};
 

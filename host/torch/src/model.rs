@@ -1,6 +1,5 @@
-//! Qwen2 (Yang et al. 2024, arXiv:2407.10671): a decoder with pre-RMSNorm, rotary positions, grouped-query attention with
-//! biases on q, k, v only, SwiGLU, and an output layer that may be the embedding. Equal to transformers'
-//! `Qwen2ForCausalLM` within rounding.
+//! A language model of any family: a decoder with pre-RMSNorm, rotary positions, grouped-query attention, SwiGLU, and
+//! an output layer that may be the embedding. Equal to transformers' model of the family within rounding.
 //!
 //! Axes: B rows, T tokens of a row, D hidden size, H query heads, K key and value heads, C head width.
 
@@ -24,8 +23,10 @@ pub(crate) struct Layer {
     pub(crate) input_norm: Tensor,
     /// `[(H + 2 K) C, D]`.
     pub(crate) qkv_weight: Tensor,
-    /// `[(H + 2 K) C]`.
-    pub(crate) qkv_bias: Tensor,
+    /// `[(H + 2 K) C]`, where the family has it.
+    pub(crate) qkv_bias: Option<Tensor>,
+    /// `[2 C]`: the norm of the heads of q, then that of k, where the family has them.
+    pub(crate) qk_norm: Option<Tensor>,
     /// `[D, H C]`.
     pub(crate) output: Tensor,
     /// `[D]`.
@@ -188,7 +189,8 @@ impl Trunk {
             layers.push(Layer {
                 input_norm: next()?,
                 qkv_weight: next()?,
-                qkv_bias: next()?,
+                qkv_bias: shape.qkv_bias().then(&mut next).transpose()?,
+                qk_norm: shape.qk_norm().then(&mut next).transpose()?,
                 output: next()?,
                 second_norm: next()?,
                 gate: next()?,
@@ -215,13 +217,19 @@ impl Trunk {
         let mut x = Tensor::f_embedding(&self.embedding, &ids_bt.f_view([-1])?, -1, false, false)?;
         for layer in &self.layers {
             let normed = self.rms_norm(&x, &layer.input_norm)?;
-            let qkv = normed.f_linear(&layer.qkv_weight, Some(&layer.qkv_bias))?.f_view([
+            let qkv = normed.f_linear(&layer.qkv_weight, layer.qkv_bias.as_ref())?.f_view([
                 b,
                 t,
                 heads + 2 * kv_heads,
                 width,
             ])?;
             let [qk, v] = split(&qkv, [heads + kv_heads, kv_heads], 2)?;
+            let qk = match &layer.qk_norm {
+                Some(norm) => qk
+                    .f_rms_norm(width, None::<&Tensor>, shape.rms_norm_eps)?
+                    .f_mul(&per_head(norm, heads, kv_heads, width)?)?,
+                None => qk,
+            };
             let qk = qk.f_mul(&cosine)?.f_add(&qk.f_roll(width / 2, -1)?.f_mul(&sine)?)?;
             let [q, k] = split(&qk, [heads, kv_heads], 2)?;
             let attended = Tensor::f_scaled_dot_product_attention(
@@ -258,6 +266,12 @@ fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 fn split<const PARTS: usize>(tensor: &Tensor, sizes: [i64; PARTS], dim: i64) -> Result<[Tensor; PARTS]> {
     let parts = tensor.f_split_with_sizes(sizes.as_slice(), dim)?;
     parts.try_into().map_err(|_| Error::torch("split gave another number of parts"))
+}
+
+/// The norms `[2 C]` of q and k as one weight for each of their heads, `[H + K, C]`.
+pub(crate) fn per_head(norm: &Tensor, heads: i64, kv_heads: i64, width: i64) -> Result<Tensor> {
+    let [q, k] = split(&norm.f_view([2, width])?, [1, 1], 0)?;
+    Ok(Tensor::f_cat(&[q.f_expand([heads, width], false)?, k.f_expand([kv_heads, width], false)?], 0)?)
 }
 
 /// `[B, T, K, C]` to `[B, K times, T, C]`, each key or value head as often as it has query heads.

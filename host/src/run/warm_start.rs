@@ -98,7 +98,7 @@ pub fn make_model(create: &Create, tokenizer: &Tokenizer, seed: u64, device: Dev
     let shape = shape(create, tokenizer.vocabulary());
     let special = SpecialIds { bos: None, eos: tokenizer.stop().to_vec(), pad: tokenizer.pad() };
     let seed = Stream::new(seed, Purpose::Weights).seed();
-    Ok(Model::create(ModelConfig::new(shape, special)?, seed, device)?.with_gradients()?)
+    Ok(Model::create(ModelConfig::new(shape, special)?, seed, device)?)
 }
 
 /// Clones the demonstrations into the model, and gives the loss of the last step.

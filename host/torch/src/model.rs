@@ -1,7 +1,11 @@
 //! A language model of any family: a decoder with pre-RMSNorm, rotary positions, grouped-query attention, SwiGLU, and
 //! an output layer that may be the embedding. Equal to transformers' model of the family within rounding.
 //!
-//! Axes: B rows, T tokens of a row, D hidden size, H query heads, K key and value heads, C head width.
+//! Rows lie one after another without padding, but for what saves an operation (see [`crate::rows::Batch`]); attention
+//! alone knows where a row begins.
+//!
+//! Axes: P tokens of all rows, B rows, T tokens of a row, N targets, D hidden size, H query heads, K key and value heads,
+//! C head width.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +17,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::files::write_aside;
 use crate::rotary::Rotary;
-use crate::rows::Batch;
+use crate::rows::{Batch, Block, Row};
 use crate::weights::{Layout, Weights};
 
 /// Weights of one layer, views of the flat buffer.
@@ -57,7 +61,44 @@ pub(crate) struct Trunk {
     embedding: Tensor,
     layers: Vec<Layer>,
     norm: Tensor,
+    checkpointing: bool,
 }
+
+/// A forward pass that recorded gradients.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    /// Hidden states that predict the batch's targets, after the last norm: `[N, D]`, with autograd's graph behind them.
+    pub(crate) hidden: Tensor,
+    /// With gradient checkpointing: what the way back needs to compute the layers again.
+    checkpoints: Option<Checkpoints>,
+}
+
+/// The graph of `hidden` begins at `last`, and the layers have none.
+#[derive(Debug)]
+struct Checkpoints {
+    frame: Frame,
+    /// The embeddings, with their graph.
+    embedded: Tensor,
+    /// What each layer reads, without a graph; the first reads the embeddings.
+    inputs: Vec<Tensor>,
+    /// What comes out of the last layer, the leaf of the rest.
+    last: Tensor,
+}
+
+/// Where the tokens of a batch stand.
+#[derive(Debug)]
+struct Frame {
+    /// `[P, 1, C]`.
+    cosine: Tensor,
+    /// `[P, 1, C]`.
+    sine: Tensor,
+    blocks: Vec<Block>,
+}
+
+/// Multiply-adds that take as long as one more block in each layer, forward and back: what calling libtorch's operations
+/// costs on a CPU, and what launching kernels costs on a GPU.
+const BLOCK_COSTS_CPU: usize = 3_000_000;
+const BLOCK_COSTS_GPU: usize = 1_500_000_000;
 
 impl Model {
     /// Reads a Hugging Face model folder: `config.json` and `model.safetensors`, or its shards. Errors: a file that is
@@ -92,6 +133,13 @@ impl Model {
     pub fn with_gradients(mut self) -> Result<Self> {
         self.weights.keep_gradients()?;
         Ok(self)
+    }
+
+    /// Whether forward passes that record gradients keep only what each layer reads, and compute the layers again on the
+    /// way back: a third more arithmetic, and a small part of the memory.
+    pub fn with_gradient_checkpointing(mut self, on: bool) -> Self {
+        self.trunk.checkpointing = on;
+        self
     }
 
     /// Writes `config.json` and `model.safetensors` into a folder, which transformers can load. Each file is written
@@ -198,61 +246,152 @@ impl Trunk {
                 down: next()?,
             });
         }
-        Ok(Self { shape: shape.clone(), device, embedding, layers, norm: next()? })
+        Ok(Self { shape: shape.clone(), device, embedding, layers, norm: next()?, checkpointing: false })
+    }
+
+    pub(crate) fn checkpointing(&self) -> bool {
+        self.checkpointing
+    }
+
+    /// See [`Model::with_gradient_checkpointing`].
+    pub(crate) fn set_checkpointing(&mut self, on: bool) {
+        self.checkpointing = on;
+    }
+
+    /// Rows as tensors; they must be checked, and at least one must have a target.
+    pub(crate) fn batch<'a>(&self, rows: impl ExactSizeIterator<Item = Row<'a>> + Clone) -> Result<Batch> {
+        let (d, i) = (self.shape.hidden_size, self.shape.intermediate_size);
+        let heads = 2 * (self.shape.heads + self.shape.kv_heads) * self.shape.head_dim();
+        let block_costs = if self.device.is_cpu() { BLOCK_COSTS_CPU } else { BLOCK_COSTS_GPU };
+        Batch::new(rows, block_costs / (d * (heads + 3 * i)), self.device)
     }
 
     /// Hidden states that predict the batch's targets, after the last norm: `[N, D]`.
     pub(crate) fn hidden_of_targets(&self, batch: &Batch) -> Result<Tensor> {
-        self.rms_norm(&self.hidden(&batch.ids)?.f_index_select(0, &batch.sources)?, &self.norm)
+        self.of_targets(&self.hidden(batch)?, batch)
     }
 
-    /// Token ids `[B, T]` to the residual stream after the last layer, `[B T, D]`. Causal; padding at the right needs no
-    /// mask.
-    pub(crate) fn hidden(&self, ids_bt: &Tensor) -> Result<Tensor> {
-        let shape = &self.shape;
-        let (b, t) = ids_bt.size2()?;
-        let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
-        let rotary = Rotary::new(shape, t as usize, self.device)?;
-        let (cosine, sine) = (rotary.cosine.f_view([1, t, 1, width])?, rotary.sine.f_view([1, t, 1, width])?);
-        let mut x = Tensor::f_embedding(&self.embedding, &ids_bt.f_view([-1])?, -1, false, false)?;
+    /// As [`Trunk::hidden_of_targets`], for a way back.
+    pub(crate) fn pass(&self, batch: &Batch) -> Result<Pass> {
+        if !self.checkpointing {
+            return Ok(Pass { hidden: self.hidden_of_targets(batch)?, checkpoints: None });
+        }
+        let (frame, embedded) = (self.frame(batch)?, self.embed(batch)?);
+        let mut inputs = vec![embedded.f_detach()?];
+        {
+            let _no_grad = tch::no_grad_guard();
+            for (index, layer) in self.layers.iter().enumerate() {
+                inputs.push(self.layer(layer, &inputs[index], &frame)?);
+            }
+        }
+        let last = inputs.pop().ok_or_else(|| Error::torch("a model without layers"))?.f_set_requires_grad(true)?;
+        let hidden = self.of_targets(&last, batch)?;
+        Ok(Pass { hidden, checkpoints: Some(Checkpoints { frame, embedded, inputs, last }) })
+    }
+
+    /// The residual stream after the last layer, `[P, D]`.
+    pub(crate) fn hidden(&self, batch: &Batch) -> Result<Tensor> {
+        let frame = self.frame(batch)?;
+        let mut x = self.embed(batch)?;
         for layer in &self.layers {
-            let normed = self.rms_norm(&x, &layer.input_norm)?;
-            let qkv = normed.f_linear(&layer.qkv_weight, layer.qkv_bias.as_ref())?.f_view([
-                b,
-                t,
-                heads + 2 * kv_heads,
-                width,
-            ])?;
-            let [qk, v] = split(&qkv, [heads + kv_heads, kv_heads], 2)?;
-            let qk = match &layer.qk_norm {
-                Some(norm) => qk
-                    .f_rms_norm(width, None::<&Tensor>, shape.rms_norm_eps)?
-                    .f_mul(&per_head(norm, heads, kv_heads, width)?)?,
-                None => qk,
-            };
-            let qk = qk.f_mul(&cosine)?.f_add(&qk.f_roll(width / 2, -1)?.f_mul(&sine)?)?;
-            let [q, k] = split(&qk, [heads, kv_heads], 2)?;
-            let attended = Tensor::f_scaled_dot_product_attention(
-                &q.f_transpose(1, 2)?,
-                &repeat_heads(&k, heads / kv_heads)?,
-                &repeat_heads(&v, heads / kv_heads)?,
-                None::<&Tensor>,
-                0.0,
-                true,
-                None,
-                false,
-            )?;
-            let attended = attended.f_transpose(1, 2)?.f_reshape([b * t, heads * width])?;
-            x = x.f_add(&linear(&attended, &layer.output)?)?;
-            let normed = self.rms_norm(&x, &layer.second_norm)?;
-            let gated = linear(&normed, &layer.gate)?.f_silu()?.f_mul(&linear(&normed, &layer.up)?)?;
-            x = x.f_add(&linear(&gated, &layer.down)?)?;
+            x = self.layer(layer, &x, &frame)?;
         }
         Ok(x)
     }
 
+    fn of_targets(&self, x: &Tensor, batch: &Batch) -> Result<Tensor> {
+        self.rms_norm(&x.f_index_select(0, &batch.sources)?, &self.norm)
+    }
+
+    fn embed(&self, batch: &Batch) -> Result<Tensor> {
+        Ok(Tensor::f_embedding(&self.embedding, &batch.ids, -1, false, false)?)
+    }
+
+    fn frame(&self, batch: &Batch) -> Result<Frame> {
+        let longest = batch.blocks.iter().map(|block| block.length).max().unwrap_or(0);
+        let rotary = Rotary::new(&self.shape, longest as usize, self.device)?;
+        let at = |table: &Tensor| table.f_index_select(0, &batch.positions)?.f_unsqueeze(1);
+        Ok(Frame { cosine: at(&rotary.cosine)?, sine: at(&rotary.sine)?, blocks: batch.blocks.clone() })
+    }
+
+    /// The residual stream `[P, D]` after a layer.
+    fn layer(&self, layer: &Layer, x: &Tensor, frame: &Frame) -> Result<Tensor> {
+        let shape = &self.shape;
+        let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
+        let normed = self.rms_norm(x, &layer.input_norm)?;
+        let qkv = normed.f_linear(&layer.qkv_weight, layer.qkv_bias.as_ref())?;
+        let qkv = qkv.f_view([-1, heads + 2 * kv_heads, width])?;
+        let [qk, v] = split(&qkv, [heads + kv_heads, kv_heads], 1)?;
+        let qk = match &layer.qk_norm {
+            Some(norm) => qk
+                .f_rms_norm(width, None::<&Tensor>, shape.rms_norm_eps)?
+                .f_mul(&per_head(norm, heads, kv_heads, width)?)?,
+            None => qk,
+        };
+        let qk = qk.f_mul(&frame.cosine)?.f_add(&qk.f_roll(width / 2, -1)?.f_mul(&frame.sine)?)?;
+        let [q, k] = split(&qk, [heads, kv_heads], 1)?;
+        let x = x.f_add(&linear(&attention(&q, &k, &v, &frame.blocks)?, &layer.output)?)?;
+        let normed = self.rms_norm(&x, &layer.second_norm)?;
+        let gated = linear(&normed, &layer.gate)?.f_silu()?.f_mul(&linear(&normed, &layer.up)?)?;
+        Ok(x.f_add(&linear(&gated, &layer.down)?)?)
+    }
+
     fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
         Ok(x.f_rms_norm(self.shape.hidden_size as i64, Some(weight), self.shape.rms_norm_eps)?)
+    }
+}
+
+impl Pass {
+    /// Adds to the gradients of the weights, from that of the hidden states, `[N, D]`.
+    pub(crate) fn backward(self, trunk: &Trunk, gradient: &Tensor) -> Result<()> {
+        backward(&self.hidden, gradient)?;
+        let Some(Checkpoints { frame, embedded, inputs, last }) = self.checkpoints else {
+            return Ok(());
+        };
+        let mut gradient = last.f_grad()?;
+        for (layer, input) in trunk.layers.iter().zip(inputs).rev() {
+            let input = input.f_set_requires_grad(true)?;
+            backward(&trunk.layer(layer, &input, &frame)?, &gradient)?;
+            gradient = input.f_grad()?;
+        }
+        backward(&embedded, &gradient)
+    }
+}
+
+/// Runs autograd back from a tensor with this gradient.
+fn backward(tensor: &Tensor, gradient: &Tensor) -> Result<()> {
+    // tch starts a backward pass from one number only; the gradient of this one at `tensor` is `gradient`.
+    tensor.f_mul(gradient)?.f_sum(tch::Kind::Float)?.f_backward()?;
+    Ok(())
+}
+
+/// Causal attention of each row to itself: queries `[P, H, C]`, keys and values `[P, K, C]`, to `[P, H C]`.
+fn attention(q: &Tensor, k: &Tensor, v: &Tensor, blocks: &[Block]) -> Result<Tensor> {
+    let sizes: Vec<i64> = blocks.iter().map(|block| block.rows * block.length).collect();
+    let cut = |heads: &Tensor| heads.f_split_with_sizes(sizes.as_slice(), 0);
+    let (q, k, v) = (cut(q)?, cut(k)?, cut(v)?);
+    let mut attended = Vec::with_capacity(blocks.len());
+    for (block, ((q, k), v)) in blocks.iter().zip(q.iter().zip(&k).zip(&v)) {
+        let by_rows = |heads: &Tensor| {
+            let (_, count, width) = heads.size3()?;
+            heads.f_view([block.rows, block.length, count, width])
+        };
+        let times = q.size()[1] / k.size()[1];
+        let out = Tensor::f_scaled_dot_product_attention(
+            &by_rows(q)?.f_transpose(1, 2)?,
+            &repeat_heads(&by_rows(k)?, times)?,
+            &repeat_heads(&by_rows(v)?, times)?,
+            None::<&Tensor>,
+            0.0,
+            true,
+            None,
+            false,
+        )?;
+        attended.push(out.f_transpose(1, 2)?.f_reshape([block.rows * block.length, -1])?);
+    }
+    match attended.as_slice() {
+        [one] => Ok(one.shallow_clone()),
+        several => Ok(Tensor::f_cat(several, 0)?),
     }
 }
 

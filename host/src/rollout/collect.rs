@@ -307,12 +307,116 @@ mod tests {
         }
     }
 
+    /// Goes on for three or four steps, and shows what was said so far.
+    #[derive(Default)]
+    struct Chatty {
+        seed: u64,
+        said: Vec<usize>,
+    }
+
+    impl Chatty {
+        fn turn(&self) -> Turn {
+            Turn { observation: format!("{} {:?}", self.seed, self.said), ..Turn::default() }
+        }
+    }
+
+    impl Environment for Chatty {
+        fn instructions(&self) -> String {
+            String::new()
+        }
+
+        fn task(&self) -> Task {
+            Task::default()
+        }
+
+        fn reset(&mut self, seed: u64) -> Result<Turn, EnvironmentError> {
+            *self = Self { seed, said: Vec::new() };
+            Ok(self.turn())
+        }
+
+        fn step(&mut self, _action: Option<&str>, response: &str) -> Result<Outcome, EnvironmentError> {
+            self.said.push(response.len());
+            let terminal = self.said.len() as u64 == 3 + self.seed % 2;
+            let (reward, feedback) = (1.0, String::new());
+            Ok(Outcome { reward, terminal, success: true, valid_action: true, feedback, turn: self.turn() })
+        }
+
+        fn expert(&mut self) -> Option<Demonstration> {
+            None
+        }
+    }
+
+    const FAILURES: Failures =
+        Failures { on_failure: OnFailure::Replace, max_share: 0.5, timeout: Duration::from_secs(30) };
+
+    fn limits() -> Limits {
+        Limits {
+            sampling: Sampling::default(),
+            stop: StopTexts::default(),
+            max_tokens: 4,
+            max_episode_tokens: None,
+            max_context: 64,
+            max_steps: 2,
+            max_num_seqs: None,
+            threads: 1,
+        }
+    }
+
+    /// The same episodes with other threads, environments that are apart, and less room, in both contexts.
+    #[test]
+    fn an_episode_does_not_depend_on_what_it_is_played_beside() {
+        for context in [Context::Concat, Context::Window] {
+            let play = |threads, apart, max_num_seqs| {
+                let make: Make = Box::new(|| Ok(Box::new(Chatty::default()) as Box<dyn Environment>));
+                let limits =
+                    Limits { max_tokens: 9, max_context: 2048, max_steps: 9, threads, max_num_seqs, ..limits() };
+                let mut collector = Collector::new(make, 2, apart, FAILURES);
+                collect(&mut collector, context, &limits).unwrap().episodes
+            };
+            let alike = |episodes: &[Trajectory]| -> Vec<(Status, Vec<(String, Vec<u32>)>)> {
+                let step = |step: &accredit_core::episode::Step| (step.prompt.clone(), step.tokens.token_id.clone());
+                episodes.iter().map(|episode| (episode.status, episode.steps.iter().map(step).collect())).collect()
+            };
+            let expected = alike(&play(1, false, None));
+            assert!(expected.iter().all(|(status, steps)| *status == Status::Completed && steps.len() >= 3));
+            for (threads, apart, max_num_seqs) in
+                [(1, true, None), (2, false, None), (3, true, None), (1, false, Some(2)), (2, true, Some(3))]
+            {
+                assert_eq!(alike(&play(threads, apart, max_num_seqs)), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn an_episode_ends_when_its_tokens_are_used_up() {
+        let make: Make = Box::new(|| Ok(Box::new(Chatty::default()) as Box<dyn Environment>));
+        let limits =
+            Limits { max_tokens: 9, max_context: 2048, max_steps: 9, max_episode_tokens: Some(12), ..limits() };
+        let played = collect(&mut Collector::new(make, 1, false, FAILURES), Context::Concat, &limits).unwrap();
+        for episode in &played.episodes {
+            let tokens: usize = episode.steps.iter().map(|step| step.tokens.token_id.len()).sum();
+            assert!(tokens <= 12, "{tokens}");
+            assert!(episode.status == Status::TruncatedLength || episode.status == Status::Completed);
+        }
+        assert!(played.episodes.iter().any(|episode| episode.status == Status::TruncatedLength));
+    }
+
     /// Plays two groups of three with so many breakdowns.
     fn play(breakdowns: usize, panics: bool, on_failure: OnFailure, max_share: f64) -> Result<Played, CollectError> {
+        let breakdowns = Arc::new(AtomicUsize::new(breakdowns));
+        let make: Make = Box::new(move || {
+            Ok(Box::new(Fragile { breakdowns: Arc::clone(&breakdowns), panics }) as Box<dyn Environment>)
+        });
+        let failures = Failures { on_failure, max_share, ..FAILURES };
+        collect(&mut Collector::new(make, 1, false, failures), Context::Window, &limits())
+    }
+
+    /// Plays two groups of three with a small model.
+    fn collect(collector: &mut Collector, context: Context, limits: &Limits) -> Result<Played, CollectError> {
         let folder = tempfile::tempdir().unwrap();
         let tags = Tags::new("think", "answer").all();
         let tokenizer = Tokenizer::create(folder.path(), &["seed".to_owned()], &tags, 300).unwrap();
-        let config = Rollout { prompt: Prompt::Bare, context: Context::Window, max_tokens: 4, ..Rollout::default() };
+        let config = Rollout { prompt: Prompt::Bare, context, ..Rollout::default() };
         let prompter = Prompter::new(&config, &tokenizer.chat, "").unwrap();
         let shape = Shape {
             vocab_size: tokenizer.vocabulary(),
@@ -322,31 +426,9 @@ mod tests {
             ..Shape::default()
         };
         let model = Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 1, Device::CPU).unwrap();
-        let breakdowns = Arc::new(AtomicUsize::new(breakdowns));
-        let make: Make = Box::new(move || {
-            Ok(Box::new(Fragile { breakdowns: Arc::clone(&breakdowns), panics }) as Box<dyn Environment>)
-        });
-        let failures = Failures { on_failure, max_share, timeout: Duration::from_secs(30) };
-        let limits = Limits {
-            sampling: Sampling::default(),
-            stop: StopTexts::default(),
-            max_tokens: 4,
-            max_episode_tokens: None,
-            max_context: 64,
-            max_steps: 2,
-            max_num_seqs: None,
-            threads: 1,
-        };
         let plays: Vec<Play> = (0..6).map(|i| Play { group: i / 3, member: i % 3, seed: i / 3 }).collect();
         let noise = Stream::new(1, Purpose::Sampling);
-        Collector::new(make, 1, false, failures).play(
-            &model.sampler().unwrap(),
-            &tokenizer,
-            &prompter,
-            &plays,
-            &limits,
-            noise,
-        )
+        collector.play(&model.sampler().unwrap(), &tokenizer, &prompter, &plays, limits, noise)
     }
 
     fn failed(played: &Played) -> usize {

@@ -302,7 +302,7 @@ impl Live {
     fn ask(&mut self, tokenizer: &Tokenizer, prompter: &Prompter, sampling: Sampling) -> Result<bool, CollectError> {
         let Some(turn) = &self.turn else { return Ok(false) };
         let user = prompter.user_turn(&self.task.text, &self.past, turn);
-        let context = prompter.context(tokenizer, &user, (!self.steps.is_empty()).then_some(self.ended))?;
+        let context = prompter.context(tokenizer, &user, self.steps.len(), self.ended)?;
         if prompter.step_rows() {
             self.row.clear();
         }

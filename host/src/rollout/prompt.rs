@@ -2,10 +2,10 @@
 
 use accredit_environments::Turn;
 
-use crate::config::{Context, Prompt, Rollout, StateKey};
+use crate::config::{Context, Parameters, Prompt, Rollout, StateKey};
 
 use super::{
-    chat::{ChatError, ChatTemplate, Frames},
+    chat::{ChatError, ChatTemplate, Conversation},
     kinds::Tags,
     tokenizer::{Tokenizer, TokenizerError},
 };
@@ -13,10 +13,10 @@ use super::{
 /// Makes prompts, by the configuration's rules.
 #[derive(Debug)]
 pub struct Prompter {
-    frames: Frames,
     /// The tags of a response.
     pub tags: Tags,
     system: Option<String>,
+    chat_template_kwargs: Parameters,
     instructions: String,
     preset: Prompt,
     state_key: StateKey,
@@ -48,10 +48,11 @@ impl Prompter {
                 tags.response("your reasoning", "your action")
             )),
         });
+        chat.check(system.is_some(), &config.chat_template_kwargs, config.context == Context::Concat)?;
         Ok(Self {
-            frames: chat.frames()?,
             tags,
             system,
+            chat_template_kwargs: config.chat_template_kwargs.clone(),
             instructions: instructions.to_owned(),
             preset: config.prompt,
             state_key: config.state_key,
@@ -142,20 +143,27 @@ impl Prompter {
     }
 
     /// Ids that stand before a response: the whole prompt at the first step and in a window; else what comes after the
-    /// last response, which `ended` says the stop token of, if it had one.
+    /// last of so many responses, which `ended` is the stop token of, if it had one.
     pub fn context(
         &self,
         tokenizer: &Tokenizer,
         user: &str,
-        after: Option<Option<u32>>,
+        responses: usize,
+        ended: Option<u32>,
     ) -> Result<Vec<u32>, TokenizerError> {
-        match after {
-            Some(ended) if self.context == Context::Concat => {
-                let ended = ended.map(|id| String::from_utf8_lossy(tokenizer.bytes(id)).into_owned());
-                tokenizer.encode_pieces(&self.frames.next(ended.as_deref(), user))
-            }
-            _ => tokenizer.encode_pieces(&self.frames.prompt(self.system.as_deref(), user)?),
-        }
+        let conversation = Conversation {
+            system: self.system.as_deref(),
+            user,
+            kwargs: &self.chat_template_kwargs,
+            specials: tokenizer.specials(),
+        };
+        let pieces = if responses > 0 && self.context == Context::Concat {
+            let ended = ended.map(|id| String::from_utf8_lossy(tokenizer.bytes(id)));
+            tokenizer.chat.next(conversation, responses, ended.as_deref())?
+        } else {
+            tokenizer.chat.prompt(conversation)?
+        };
+        tokenizer.encode_pieces(&pieces)
     }
 
     /// Whether each step is a row of its own.
@@ -224,13 +232,13 @@ mod tests {
     fn a_conversation_grows_by_the_environment_s_turns_alone() {
         let config = Rollout { prompt: Prompt::Bare, ..Rollout::default() };
         let (_folder, tokenizer, prompter) = prompter(&config);
-        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), None).unwrap();
+        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), 0, None).unwrap();
         assert_eq!(text(&tokenizer, &first), "<|im_start|>user\nP_G<|im_end|>\n<|im_start|>assistant\n");
         let end = tokenizer.stop()[0];
-        let next = prompter.context(&tokenizer, "_PG", Some(Some(end))).unwrap();
+        let next = prompter.context(&tokenizer, "_PG", 1, Some(end)).unwrap();
         assert_eq!(text(&tokenizer, &next), "\n<|im_start|>user\n_PG<|im_end|>\n<|im_start|>assistant\n");
         // A response that was cut has no end of turn; the host adds one, as a token of the environment.
-        let after_cut = prompter.context(&tokenizer, "_PG", Some(None)).unwrap();
+        let after_cut = prompter.context(&tokenizer, "_PG", 1, None).unwrap();
         assert_eq!(after_cut[0], end);
     }
 
@@ -240,14 +248,14 @@ mod tests {
         let (_folder, tokenizer, prompter) = prompter(&config);
         let user = prompter.user_turn("", &past(), &turn("__P"));
         assert_eq!(user, "Observation 2:\n_PG\nAction 2: (none)\n__P");
-        let ids = prompter.context(&tokenizer, &user, Some(Some(tokenizer.stop()[0]))).unwrap();
+        let ids = prompter.context(&tokenizer, &user, 2, Some(tokenizer.stop()[0])).unwrap();
         assert!(text(&tokenizer, &ids).starts_with("<|im_start|>user\nObservation 2"));
     }
 
     #[test]
     fn the_full_prompt_says_the_rules_the_turn_and_the_last_reward() {
         let (_folder, tokenizer, prompter) = prompter(&Rollout::default());
-        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), None).unwrap();
+        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), 0, None).unwrap();
         let first = text(&tokenizer, &first);
         assert!(first.contains("<|im_start|>system\n") && first.contains("Reach G."), "{first}");
         let user = prompter.user_turn("", &past(), &turn("__P"));

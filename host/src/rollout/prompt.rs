@@ -175,6 +175,7 @@ impl Prompter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rollout::chat::{CHAT_TEMPLATE_FILE, CHATML};
 
     fn prompter(config: &Rollout) -> (tempfile::TempDir, Tokenizer, Prompter) {
         let folder = tempfile::tempdir().unwrap();
@@ -240,6 +241,24 @@ mod tests {
         // A response that was cut has no end of turn; the host adds one, as a token of the environment.
         let after_cut = prompter.context(&tokenizer, "_PG", 1, None).unwrap();
         assert_eq!(after_cut[0], end);
+    }
+
+    #[test]
+    fn the_template_s_settings_reach_it_in_every_turn_or_are_refused() {
+        let kwargs = Parameters::from_iter([("enable_thinking".to_owned(), false.into())]);
+        let config = Rollout { prompt: Prompt::Bare, chat_template_kwargs: kwargs, ..Rollout::default() };
+        let (folder, tokenizer, _) = prompter(&Rollout::default());
+        let refused = Prompter::new(&config, &tokenizer.chat, "").unwrap_err().to_string();
+        assert!(refused.starts_with("`rollout.chat_template_kwargs.enable_thinking`: the chat template"), "{refused}");
+        let thinking = "{% if enable_thinking is false %}<think></think>{% endif %}";
+        std::fs::write(folder.path().join(CHAT_TEMPLATE_FILE), format!("{CHATML}{thinking}")).unwrap();
+        let tokenizer = Tokenizer::load(folder.path()).unwrap();
+        let prompter = Prompter::new(&config, &tokenizer.chat, "").unwrap();
+        for responses in [0, 1] {
+            let ids = prompter.context(&tokenizer, "P_G", responses, None).unwrap();
+            let text = text(&tokenizer, &ids);
+            assert!(text.ends_with("P_G<|im_end|>\n<|im_start|>assistant\n<think></think>"), "{text}");
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@ use minijinja_contrib::pycompat;
 use super::json;
 
 /// Work that a rendering may cost: an instruction, or 64 bytes of text. A conversation of a thousand turns needs less
-/// than a tenth.
-const FUEL: u64 = 5_000_000;
+/// than a sixth.
+const FUEL: u64 = 2_000_000;
 
 /// Compiles a template under the name `chat`. `now` is what it is told if it asks for the time.
 pub(super) fn compile(source: &str, now: ZonedDateTime) -> Result<Environment<'static>, Error> {

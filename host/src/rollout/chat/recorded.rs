@@ -1,6 +1,6 @@
 //! What `transformers` rendered, against what is rendered here: see host/tests/fixtures/chat/README.md.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf, sync::LazyLock};
 
 use jiff::civil::date;
 use proptest::prelude::*;
@@ -47,10 +47,19 @@ fn now() -> ZonedDateTime {
     date(2026, 1, 5).at(7, 8, 9, 0).in_tz("UTC").unwrap()
 }
 
-fn family(name: &str) -> ChatTemplate {
+static FAMILIES: LazyLock<BTreeMap<String, ChatTemplate>> = LazyLock::new(|| {
     let families: Settings = json("families.json");
-    let tokens = families[name]["tokens"].as_object().unwrap().clone();
-    ChatTemplate::compile(fixture(&format!("templates/{name}.jinja")), tokens, name.to_owned(), now()).unwrap()
+    let compiled = families.into_iter().map(|(name, settings)| {
+        let tokens = settings["tokens"].as_object().unwrap().clone();
+        let source = fixture(&format!("templates/{name}.jinja"));
+        let template = ChatTemplate::compile(source, tokens, name.clone(), now()).unwrap();
+        (name, template)
+    });
+    compiled.collect()
+});
+
+fn family(name: &str) -> &'static ChatTemplate {
+    &FAMILIES[name]
 }
 
 fn conversation(messages: &Json) -> Vec<(Speaker, &str)> {
@@ -129,7 +138,7 @@ fn text(pieces: &[Piece]) -> String {
 fn a_conversation_that_grows_is_the_template_s_but_for_what_it_changes_in_the_past() {
     let conversations: Settings = json("conversations.json");
     let recordings: Vec<Recording> = json("expected.json");
-    let mut compared = std::collections::BTreeMap::<String, usize>::new();
+    let mut compared = BTreeMap::<String, usize>::new();
     for (name, kwargs, about, generation, expected) in recordings {
         let messages = conversation(&conversations[&about]);
         let (system, turns) = match messages[0] {

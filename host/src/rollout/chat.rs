@@ -347,22 +347,22 @@ impl Piece {
     }
 }
 
-/// A text with every special token that it spells replaced by its number between two marks.
+/// A text with every special token that it spells, the longest at each place, replaced by its number between two marks.
 fn mask(text: &str, specials: &[String], mark: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
-    loop {
-        let found =
-            specials.iter().enumerate().filter(|(_, special)| !special.is_empty()).filter_map(|(number, special)| {
-                rest.find(special.as_str()).map(|at| (at, std::cmp::Reverse(special.len()), number))
-            });
-        // The first one, and of those at one place the longest.
-        let Some((at, length, number)) = found.min() else { break };
-        masked.push_str(&rest[..at]);
-        masked.push_str(&format!("{mark}{number}{mark}"));
-        rest = &rest[at + length.0..];
+    while let Some(first) = rest.chars().next() {
+        let spelled = specials.iter().enumerate().filter(|(_, special)| rest.starts_with(special.as_str()));
+        let longest = spelled.max_by_key(|(_, special)| special.len()).filter(|(_, special)| !special.is_empty());
+        let length = if let Some((number, special)) = longest {
+            masked.push_str(&format!("{mark}{number}{mark}"));
+            special.len()
+        } else {
+            masked.push(first);
+            first.len_utf8()
+        };
+        rest = &rest[length..];
     }
-    masked.push_str(rest);
     masked
 }
 

@@ -231,7 +231,7 @@ impl Run {
         let name = options.name.clone().or_else(|| config.run.name.clone());
         let name = name.unwrap_or_else(|| jiff::Timestamp::now().strftime("%Y-%m-%d_%H-%M-%S").to_string());
         let existing = match &config.model.path {
-            Some(path) => Some((Tokenizer::load(path)?, Model::load(path, device)?.with_gradients()?)),
+            Some(path) => Some((Tokenizer::load(path)?, trainable(Model::load(path, device)?, &config)?)),
             None => None,
         };
 
@@ -344,7 +344,7 @@ impl Run {
                 checkpoint.model().parent().unwrap_or(path).display()
             )
         };
-        let policy = Model::load(&checkpoint.model(), device).with_context(damaged)?.with_gradients()?;
+        let policy = trainable(Model::load(&checkpoint.model(), device).with_context(damaged)?, &config)?;
         let reference = if signals.reference() {
             let model = Model::load(&folder.reference(), device)
                 .with_context(|| format!("cannot read the reference model {}", folder.reference().display()))
@@ -437,6 +437,12 @@ impl Updates {
     }
 }
 
+/// A model with room for gradients, as the configuration trains it.
+fn trainable(model: Model, config: &Config) -> Result<Model> {
+    let checkpointing = config.update.gradient_checkpointing(model.weight_count());
+    Ok(model.with_gradients()?.with_gradient_checkpointing(checkpointing))
+}
+
 /// Makes a model and its tokenizer from scratch, and warms it up where the configuration says so.
 fn create(
     config: &Config,
@@ -451,7 +457,7 @@ fn create(
     let shown = warm_start::demonstrations(setting, config, &prompter, &mut tasks)?;
     let system = config.rollout.system.clone().unwrap_or(instructions.clone());
     let tokenizer = warm_start::make_tokenizer(&folder.tokenizer(), create, &prompter.tags.all(), &system, &shown)?;
-    let policy = warm_start::make_model(create, &tokenizer, config.seed, device)?;
+    let policy = trainable(warm_start::make_model(create, &tokenizer, config.seed, device)?, config)?;
     if let Some(warm) = &config.warm_start {
         warm_start::clone_expert(&policy, warm, config, &tokenizer, &prompter, &shown)?;
     }

@@ -1,4 +1,4 @@
-//! The model as it samples: the same function as [`crate::qwen2`], in a form that is cheap for one token per row.
+//! The model as it samples: the same function as [`crate::model`], in a form that is cheap for one token per row.
 //!
 //! RMSNorm's weights are folded into the matrix that follows, and attention's scale into the queries' rows. The query
 //! heads of a key head stand side by side, so keys and values are never repeated.
@@ -12,7 +12,7 @@ use crate::config::Shape;
 use crate::device::Device;
 use crate::error::Result;
 use crate::kernels;
-use crate::qwen2::Model;
+use crate::model::{Model, per_head};
 use crate::rotary::Rotary;
 
 /// Prompt tokens that are read in one pass: few on a CPU, so that what lies between two matrices stays in its cache, and
@@ -42,8 +42,10 @@ pub(crate) struct Decoder {
 struct Layer {
     /// `[D, (H + 2 K) C]`, with the input norm's weight and the scale of the queries.
     qkv: Tensor,
-    /// `[(H + 2 K) C]`, with the scale of the queries.
+    /// `[(H + 2 K) C]`, with the scale of the queries; 0 in a family without it.
     qkv_bias: Tensor,
+    /// `[H + K, C]`, with the scale of the queries; none in a family without it.
+    qk_norm: Option<Tensor>,
     /// `[H C, D]`.
     output: Tensor,
     /// `[D, 2 I]`, with the second norm's weight.
@@ -69,14 +71,29 @@ impl Decoder {
             let view = matrix.f_tr()?;
             Ok(if shape.hidden_size <= WIDEST_TRANSPOSED { view.f_contiguous()? } else { view })
         };
-        let queries = (shape.heads * shape.head_dim()) as i64;
-        let scale = Tensor::f_ones_like(&model.layers()[0].qkv_bias)?;
-        let _same = scale.f_narrow(0, 0, queries)?.f_fill_(1.0 / (shape.head_dim() as f64).sqrt())?;
-        let fold = |layer: &crate::qwen2::Layer| {
+        let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
+        let options = (Kind::Float, model.device().0);
+        // The scale goes where nothing normalises it away.
+        let ones = Tensor::f_ones([heads + 2 * kv_heads, width], options)?;
+        let scales = ones.f_ones_like()?;
+        let _same = scales.f_narrow(0, 0, heads)?.f_fill_(1.0 / (width as f64).sqrt())?;
+        let scale = if shape.qk_norm() { &ones } else { &scales }.f_view([-1])?;
+        let fold = |layer: &crate::model::Layer| -> Result<Layer> {
             let qkv = layer.qkv_weight.f_mul(&layer.input_norm)?.f_mul(&scale.f_unsqueeze(1)?)?;
             Ok(Layer {
                 qkv: transposed(&qkv)?,
-                qkv_bias: layer.qkv_bias.f_mul(&scale)?,
+                qkv_bias: match &layer.qkv_bias {
+                    Some(bias) => bias.f_mul(&scale)?,
+                    None => scale.f_zeros_like()?,
+                },
+                qk_norm: match &layer.qk_norm {
+                    Some(norm) => Some(per_head(norm, heads, kv_heads, width)?.f_mul(&scales.f_narrow(
+                        0,
+                        0,
+                        heads + kv_heads,
+                    )?)?),
+                    None => None,
+                },
                 output: transposed(&layer.output)?,
                 gate_up: transposed(&Tensor::f_cat(&[&layer.gate, &layer.up], 0)?.f_mul(&layer.second_norm)?)?,
                 down: transposed(&layer.down)?,
@@ -99,6 +116,7 @@ impl Decoder {
         let share = |layer: &Layer| Layer {
             qkv: layer.qkv.shallow_clone(),
             qkv_bias: layer.qkv_bias.shallow_clone(),
+            qk_norm: layer.qk_norm.as_ref().map(Tensor::shallow_clone),
             output: layer.output.shallow_clone(),
             gate_up: layer.gate_up.shallow_clone(),
             down: layer.down.shallow_clone(),
@@ -162,6 +180,7 @@ impl Decoder {
         for (index, layer) in self.layers.iter().enumerate() {
             let qkv =
                 layer.qkv_bias.f_addmm(&self.rms(&x)?, &layer.qkv)?.f_view([b, t, heads + 2 * kv_heads, width])?;
+            self.normalise_heads(layer, &qkv)?;
             let qk = rotate(&qkv.f_narrow(2, 0, heads + kv_heads)?, &cosine, &sine)?;
             let q = qk.f_narrow(2, 0, heads)?.f_transpose(1, 2)?;
             let k = qk.f_narrow(2, heads, kv_heads)?.f_transpose(1, 2)?;
@@ -187,9 +206,11 @@ impl Decoder {
     /// `[B, V]`.
     pub(crate) fn step(&self, ids: &[i64], positions: &[i64], cache: &mut Cache, rotary: &Rotary) -> Result<Tensor> {
         cache.advance();
+        let (heads, kv_heads, width) = self.heads();
         let mut x = self.embed(ids)?;
         for (index, layer) in self.layers.iter().enumerate() {
             let qkv = layer.qkv_bias.f_addmm(&self.rms(&x)?, &layer.qkv)?;
+            self.normalise_heads(layer, &qkv.f_view([ids.len() as i64, heads + 2 * kv_heads, width])?)?;
             let attended = if self.kernels {
                 kernels::attention(&self.shape, &qkv, rotary, positions, cache, index)?
             } else {
@@ -236,6 +257,18 @@ impl Decoder {
             gate_up.f_narrow(-1, 0, inner)?.f_silu()?.f_mul(&gate_up.f_narrow(-1, inner, inner)?)?
         };
         let _same = x.f_addmm_(&gated, &layer.down)?;
+        Ok(())
+    }
+
+    /// Normalises the heads of q and k, in place, where the family does: `qkv` is `[..., H + 2 K, C]`.
+    fn normalise_heads(&self, layer: &Layer, qkv: &Tensor) -> Result<()> {
+        let Some(norm) = &layer.qk_norm else {
+            return Ok(());
+        };
+        let mut qk = qkv.f_narrow(-2, 0, norm.size()[0])?;
+        let mut scale = qk.f_square()?.f_mean_dim(-1, true, Kind::Float)?;
+        let _same = scale.f_add_scalar_(self.shape.rms_norm_eps)?.f_rsqrt_()?;
+        let _same = qk.f_mul_(&scale)?.f_mul_(norm)?;
         Ok(())
     }
 

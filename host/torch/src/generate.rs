@@ -12,7 +12,7 @@ use crate::decode::{Decoder, Prompt};
 use crate::device::set_threads;
 use crate::error::{Error, Result};
 use crate::head::extend;
-use crate::qwen2::Model;
+use crate::model::Model;
 use crate::rotary::Rotary;
 use crate::rows::check_tokens;
 use crate::sample::{Sampling, argmax};

@@ -8,7 +8,8 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `qwen2.rs` | the architecture, forward over whole rows |
+//! | `families/` | Qwen2, Qwen3, Llama: what their configurations say, and in what they differ |
+//! | `model.rs` | the architecture, forward over whole rows |
 //! | `weights.rs` | all weights in one flat buffer; Hugging Face folders |
 //! | `head.rs` | the output layer: log-prob, entropy and energy of target tokens, and the way back |
 //! | `score.rs`, `train.rs` | columns without and with gradients |
@@ -25,15 +26,16 @@ mod critic;
 mod decode;
 mod device;
 mod error;
+mod families;
 mod files;
 mod generate;
 mod head;
 mod kernels;
 mod listed;
+mod model;
 mod optimizer;
 #[cfg(test)]
 mod parity;
-mod qwen2;
 mod rotary;
 mod rows;
 mod sample;
@@ -46,10 +48,12 @@ pub use config::{ModelConfig, Shape, SpecialIds};
 pub use critic::{Critic, TrunkGradient, Values};
 pub use device::{Device, Selection, select, set_threads};
 pub use error::{Error, Result};
+pub use families::Family;
 pub use generate::{Generated, Generation, Sampler, StopReason};
 pub use listed::Listed;
+pub use model::Model;
 pub use optimizer::{AdamW, Optimizer, StepReport};
-pub use qwen2::Model;
+pub use rotary::Stretch;
 pub use rows::{Row, passes};
 pub use score::{Scores, Wanted};
 pub use train::{Derivatives, Fresh};

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use accredit_core::rng::{Purpose, Stream};
 use accredit_torch::{
-    AdamW, Derivatives, Device, Generation, Model, ModelConfig, Optimizer, Result, Row, Shape, SpecialIds, Wanted,
-    set_threads,
+    AdamW, Derivatives, Device, Generation, Model, ModelConfig, Optimizer, Result, Row, Sampling, Shape, SpecialIds,
+    Wanted, set_threads,
 };
 
 const VOCABULARY: u64 = 512;
@@ -71,9 +71,7 @@ fn sampling(model: &Model, rounds: usize) -> Result<Vec<f64>> {
             noise: &noise,
             max_new_tokens: &[NEW_TOKENS; PROMPTS],
             stop: &[],
-            temperature: 1.0,
-            top_k: None,
-            top_p: None,
+            sampling: Sampling::default(),
             threads: 1,
             cancelled: None,
         })?;

@@ -15,7 +15,7 @@
 //! | `score.rs`, `train.rs` | columns without and with gradients |
 //! | `critic.rs` | values from a linear head, on the policy's trunk or on one of its own |
 //! | `optimizer.rs` | AdamW over the flat buffer |
-//! | `generate.rs`, `decode.rs`, `cache.rs`, `sample.rs` | sampling with a KV cache |
+//! | `session.rs`, `generate.rs`, `decode.rs`, `cache.rs`, `sample.rs` | sampling with a KV cache |
 //! | `kernels.rs`, `shim.rs` | what is written in C++: decoding kernels for the CPU, what tch does not bind |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -40,6 +40,7 @@ mod rotary;
 mod rows;
 mod sample;
 mod score;
+mod session;
 mod shim;
 mod train;
 mod weights;
@@ -49,11 +50,13 @@ pub use critic::{Critic, TrunkGradient, Values};
 pub use device::{Device, Selection, select, set_threads};
 pub use error::{Error, Result};
 pub use families::Family;
-pub use generate::{Generated, Generation, Sampler, StopReason};
+pub use generate::{Generation, Sampler};
 pub use listed::Listed;
 pub use model::Model;
 pub use optimizer::{AdamW, Optimizer, StepReport};
 pub use rotary::Stretch;
 pub use rows::{Row, passes};
+pub use sample::Sampling;
 pub use score::{Scores, Wanted};
+pub use session::{Ask, Ends, Generated, Session, StopReason};
 pub use train::{Derivatives, Fresh};

@@ -3,6 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::Parameters;
+
 /// How episodes are played.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -65,6 +67,11 @@ pub struct Rollout {
     /// A system text in place of the one that `prompt` brings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
+    /// Variables of the model's chat template, such as `{ enable_thinking = false }` for Qwen3 or `{ date_string = "26 Jul
+    /// 2024" }` for Llama 3.2, which otherwise says the day on which the run was started or resumed. One that the template
+    /// does not read is refused.
+    #[serde(skip_serializing_if = "Parameters::is_empty")]
+    pub chat_template_kwargs: Parameters,
     /// What counts as the state of a step, by which schemes group steps: the key that the environment gives, or its
     /// observation as text, as verl-agent's anchors are.
     pub state_key: StateKey,
@@ -93,6 +100,7 @@ impl Default for Rollout {
             action_tag: "answer".to_owned(),
             prompt: Prompt::Ragen,
             system: None,
+            chat_template_kwargs: Parameters::new(),
             state_key: StateKey::State,
             refill_rounds: 0,
         }

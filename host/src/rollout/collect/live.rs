@@ -86,7 +86,7 @@ impl Live {
             return Ok(None);
         };
         let user = prompter.user_turn(&self.task.text, &self.past, turn);
-        let context = prompter.context(tokenizer, &user, (step > 0).then_some(self.ended))?;
+        let context = prompter.context(tokenizer, &user, step, self.ended)?;
         if prompter.step_rows() {
             self.row.clear();
         }

@@ -199,6 +199,19 @@ pub fn sum_f32(values: &[f32]) -> f64 {
     sum(&parts) + rest.iter().map(|value| f64::from(*value)).sum::<f64>()
 }
 
+/// [`sum_f32`] with the widest vectors.
+pub fn sum_f32_all(values: &[f32]) -> f64 {
+    struct Sum<'a>(&'a [f32]);
+    impl Kernel for Sum<'_> {
+        type Output = f64;
+        #[inline(always)]
+        fn run(self) -> f64 {
+            sum_f32(self.0)
+        }
+    }
+    run(Sum(values))
+}
+
 /// [`exp`] of every element, in place.
 pub fn exp_all(values: &mut [f64]) {
     struct Exp<'a>(&'a mut [f64]);
@@ -322,6 +335,7 @@ mod tests {
             assert_eq!(sum(&values), values.iter().sum::<f64>());
             let single: Vec<f32> = values.iter().map(|value| *value as f32).collect();
             assert_eq!(sum_f32(&single), values.iter().sum::<f64>());
+            assert_eq!(sum_f32_all(&single), sum_f32(&single));
         }
     }
 }

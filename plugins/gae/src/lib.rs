@@ -218,15 +218,17 @@ impl Scheme for Gae {
             way: &mut self.way,
             moments: [&mut self.advantages, &mut self.targets],
             runs: &mut self.runs,
+            value: 0.0,
         };
         self.returns.walk(batch, &self.outcomes, &mut critic)?;
+        let value = critic.value;
         let (Some(spread), Some(target)) = (self.advantages.spread(), self.targets.spread()) else {
             return Ok(());
         };
         let (host, count) = (&context.host, f64::from(spread.count));
         host.metric("advantage_mean", spread.mean);
         host.metric("advantage_std", spread.deviation(0));
-        host.metric("value_mean", math::sum_f32_all(values) / count);
+        host.metric("value_mean", value / count);
         host.metric("value_target_mean", target.mean);
         if target.squares > 0.0 {
             host.metric("explained_variance", 1.0 - spread.squares / target.squares);
@@ -251,6 +253,8 @@ struct Critic<'a> {
     moments: [&'a mut Moments; 2],
     /// Equal targets of neighbouring tokens of the trajectory, with their number.
     runs: &'a mut Vec<(f32, u32)>,
+    /// The sum of all values so far.
+    value: f64,
 }
 
 impl Walker for Critic<'_> {
@@ -274,7 +278,8 @@ impl Walker for Critic<'_> {
     fn trajectory(&mut self, tokens: Range<usize>) {
         let [advantages, targets] = &mut self.moments;
         advantages.push(&self.advantages[tokens.clone()]);
-        targets.push_with_runs(&self.targets[tokens], self.runs);
+        targets.push_with_runs(&self.targets[tokens.clone()], self.runs);
+        self.value += math::sum_f32_all(&self.values[tokens]);
     }
 }
 

@@ -99,13 +99,10 @@ impl Kernel for Weights<'_> {
     fn run(self) -> Sums {
         let Self { kind, signal, weight, .. } = self;
         let mut sums = Sums::default();
-        let (kinds, kind) = kind.as_chunks::<BLOCK>();
-        let (signals, signal) = signal.as_chunks::<BLOCK>();
-        let (weights, weight) = weight.as_chunks_mut::<BLOCK>();
-        for ((kind, signal), weight) in kinds.iter().zip(signals).zip(weights) {
+        let columns = kind.chunks(BLOCK).zip(signal.chunks(BLOCK)).zip(weight.chunks_mut(BLOCK));
+        for ((kind, signal), weight) in columns {
             self.level.block(kind, signal, weight, &mut sums);
         }
-        self.level.block(kind, signal, weight, &mut sums);
         sums
     }
 }

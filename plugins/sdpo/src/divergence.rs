@@ -83,7 +83,6 @@ impl Kernel for Place<'_> {
         slopes.resize(count, 0.0);
         terms.resize(count, 0.0);
         let (slopes, terms) = (&mut slopes[..count], &mut terms[..count]);
-        // What the listed tokens leave over, and what its slope is to each of them; without it their own slopes sum to that.
         let rest = match tail {
             Tail::Bucket => {
                 pairs.take(student, teacher);
@@ -95,17 +94,23 @@ impl Kernel for Place<'_> {
             }
         };
         pairs.compare(alpha, slopes, terms);
+        let sum = math::sum_f32(terms);
         let (own, correction) = match &rest {
             Some(rest) => rest.compare(alpha),
-            // The probabilities of each sum to 1, so that those of the teacher less the student's sum to 0.
+            // The probabilities of each sum to 1, so that the differences of both sum to 0.
             None if alpha == 0.0 => (0.0, 0.0),
-            None => (0.0, math::sum_f32(slopes)),
+            None => {
+                let top = largest(student);
+                let top = student.iter().position(|logprob| *logprob == top).unwrap_or(0);
+                (0.0, pairs.center(top, slopes, terms))
+            }
         };
-        let correction = correction as f32;
-        for ((out, slope), mass) in out.iter_mut().zip(&*slopes).zip(&pairs.student) {
-            *out = factor * (slope - mass * correction);
+        if alpha == 0.0 {
+            pairs.write_forward((1.0 - correction) as f32, correction as f32, factor, out);
+        } else {
+            pairs.write(slopes, correction as f32, factor, out);
         }
-        math::sum_f32(terms) + own
+        sum + own
     }
 }
 
@@ -197,6 +202,105 @@ mod tests {
             prop_assert!(value > -1e-6);
             let limit = 2e-3 * expected.abs().max(1.0);
             prop_assert!((f64::from(slopes[i]) - expected).abs() < limit, "{} {}", slopes[i], expected);
+        }
+    }
+
+    /// The formulas as they are written, in 64 bits: the value, its derivatives, and the size of what these are differences
+    /// of.
+    fn plain(alpha: f64, tail: Tail, student: &[f64], teacher: &[f64]) -> (f64, Vec<f64>, Vec<f64>) {
+        let own = |logprobs: &[f64]| {
+            let mut logprobs = logprobs.to_vec();
+            if tail == Tail::Renormalise {
+                let log_sum = logprobs.iter().map(|logprob| logprob.exp()).sum::<f64>().ln();
+                logprobs.iter_mut().for_each(|logprob| *logprob -= log_sum);
+                return (logprobs, false);
+            }
+            let largest = (0..logprobs.len()).max_by(|a, b| logprobs[*a].total_cmp(&logprobs[*b])).unwrap();
+            let others = (0..logprobs.len()).filter(|i| *i != largest).map(|i| logprobs[i].exp()).sum::<f64>();
+            let rest = -logprobs[largest].exp_m1() - others;
+            logprobs.push(rest.max(LEAST).ln());
+            (logprobs, rest >= LEAST)
+        };
+        let ((s, passes), (t, _)) = (own(student), own(teacher));
+        let (mut value, mut slopes) = (0.0, Vec::new());
+        for (s, t) in s.iter().zip(&t) {
+            let (p, q) = (s.exp(), t.exp());
+            let mixed = s + (alpha * (t - s).exp_m1()).ln_1p();
+            let slope = (1.0 - alpha) * p * (s - mixed);
+            if alpha == 0.0 {
+                value += q * (t - s);
+                slopes.push(-q);
+            } else if alpha == 1.0 {
+                value += p * (s - t);
+                slopes.push(p * (s - t + 1.0));
+            } else {
+                value += slope + alpha * q * (t - mixed);
+                slopes.push(slope);
+            }
+        }
+        let correction = match tail {
+            Tail::Bucket if passes => slopes[student.len()] / s[student.len()].exp(),
+            Tail::Bucket => 0.0,
+            Tail::Renormalise => slopes.iter().sum(),
+        };
+        let masses = || s.iter().map(|logprob| logprob.exp()).take(student.len());
+        let largest = slopes.iter().zip(masses()).map(|(slope, mass)| (slope / mass).abs()).fold(0.0, f64::max);
+        // Those with `alpha` 0 are differences of two probabilities, which are compared as such.
+        let sizes = masses().map(|mass| if alpha == 0.0 { 0.0 } else { mass * largest }).collect();
+        (value, slopes.iter().zip(masses()).map(|(slope, mass)| slope - mass * correction).collect(), sizes)
+    }
+
+    proptest! {
+        #[test]
+        fn the_error_is_what_rounding_the_log_probabilities_costs(
+            logits in prop::collection::vec((-1.0_f64..1.0, -1.0_f64..1.0), 1..12),
+            spread in prop::sample::select(vec![0.5, 3.0, 15.0]),
+            distance in prop::sample::select(vec![1e-4, 1e-3, 0.05, 1.0, 12.0]),
+            rest in prop::sample::select(vec![0.0, 1e-5, 1e-3, 0.1, 0.6]),
+            alpha in prop::sample::select(vec![0.0, 0.1, 0.5, 0.75, 1.0]),
+            bucket in any::<bool>(),
+        ) {
+            let tail = if bucket { Tail::Bucket } else { Tail::Renormalise };
+            let list = |rest: f64, logits: Vec<f64>| -> Vec<f32> {
+                let log_sum = logits.iter().map(|logit| logit.exp()).sum::<f64>().ln();
+                logits.iter().map(|logit| (logit - log_sum + (1.0 - rest).ln()) as f32).collect()
+            };
+            let student = list(rest, logits.iter().map(|pair| spread * pair.0).collect());
+            let moved = logits.iter().map(|pair| spread * pair.0 + distance * pair.1).collect();
+            let teacher = list(rest * (1.0 + 0.5 * distance.min(1.0) * logits[0].1), moved);
+            let wide = |list: &[f32]| list.iter().map(|logprob| f64::from(*logprob)).collect::<Vec<_>>();
+            let (s, t) = (wide(&student), wide(&teacher));
+            let exact = plain(alpha, tail, &s, &t);
+            // What half a unit in the last place of each log-probability changes, all together.
+            let mut cost = (0.0, vec![0.0; s.len()]);
+            for i in 0..2 * s.len() {
+                let (mut s, mut t) = (s.clone(), t.clone());
+                if let Some(moved) = s.get_mut(i) {
+                    *moved *= 1.0 + f64::from(f32::EPSILON) / 2.0;
+                } else {
+                    let i = i - s.len();
+                    t[i] *= 1.0 + f64::from(f32::EPSILON) / 2.0;
+                }
+                let moved = plain(alpha, tail, &s, &t);
+                cost.0 += (moved.0 - exact.0).abs();
+                cost.1.iter_mut().zip(moved.1.iter().zip(&exact.1)).for_each(|(cost, (a, b))| *cost += (a - b).abs());
+            }
+            let mut slopes = vec![0.0; s.len()];
+            let divergence = Divergence { alpha, tail };
+            let value = divergence.at(&student, &teacher, 1.0, &mut Scratch::default(), &mut slopes);
+            // Beside that, what 32 bits round of the result itself.
+            let limit = |cost: f64, size: f64| 8.0 * (cost + f64::from(f32::EPSILON) * size) + 1e-15;
+            prop_assert!(
+                (value - exact.0).abs() <= limit(cost.0, exact.0.abs()),
+                "{value:e} and {:e}, cost {:e}: {student:?} {teacher:?}", exact.0, cost.0
+            );
+            for i in 0..s.len() {
+                let (found, exact, size, cost) = (f64::from(slopes[i]), exact.1[i], exact.2[i], cost.1[i]);
+                prop_assert!(
+                    (found - exact).abs() <= limit(cost, exact.abs().max(size)),
+                    "{i}: {found:e} and {exact:e}, cost {cost:e}: {student:?} {teacher:?}"
+                );
+            }
         }
     }
 }

@@ -50,22 +50,23 @@ impl Pairs {
         let (student, teacher) = (&student[..count], &teacher[..count]);
         let (gaps, larger) = (&mut self.gaps[..count], &mut self.larger[..count]);
         let (p, q) = (&mut self.student[..count], &mut self.teacher[..count]);
-        // The largest becomes 0, so that a list of unlikely tokens still has a sum.
+        // The largest becomes 0, so that a list of unlikely tokens still has a sum, and what has nearly all of it keeps the
+        // digits of what it lacks.
         let tops = [largest(student), largest(teacher)];
         for i in 0..count {
-            p[i] = math::exp_f32(student[i] - tops[0]);
-        }
-        for i in 0..count {
-            q[i] = math::exp_f32(teacher[i] - tops[1]);
+            let (own, other) = (student[i] - tops[0], teacher[i] - tops[1]);
+            gaps[i] = gap(own, other);
+            p[i] = math::exp_f32(own);
+            q[i] = math::exp_f32(other);
         }
         let sums = [math::sum_f32(p), math::sum_f32(q)];
         let scales = sums.map(|sum| (1.0 / sum) as f32);
         // In two numbers: the first is taken off a difference that may be close to it, and the second is what it lost.
-        let shift = (f64::from(tops[1]) - f64::from(tops[0])) + (math::ln(sums[1]) - math::ln(sums[0]));
+        let shift = math::ln(sums[1]) - math::ln(sums[0]);
         let high = shift as f32;
         let low = (shift - f64::from(high)) as f32;
         for i in 0..count {
-            gaps[i] = (gap(student[i], teacher[i]) - high) - low;
+            gaps[i] = (gaps[i] - high) - low;
             larger[i] = if gaps[i] > 0.0 { q[i] * scales[1] } else { p[i] * scales[0] };
         }
         self.derive();
@@ -128,12 +129,13 @@ impl Pairs {
         Rest { student: student.max(LEAST), gap, moved, passes }
     }
 
-    /// Writes the terms of the divergence, none of which is negative, and their derivatives; see [`Rest::compare`].
+    /// Writes the terms of the divergence, none of which is negative, and their derivatives for each unit of the student's
+    /// probability; see [`Rest::compare`].
     #[inline(always)]
     pub fn compare(&mut self, alpha: f64, slopes: &mut [f32], terms: &mut [f32]) {
         let count = slopes.len();
         let terms = &mut terms[..count];
-        let (p, gaps, larger) = (&self.student[..count], &self.gaps[..count], &self.larger[..count]);
+        let (gaps, larger) = (&self.gaps[..count], &self.larger[..count]);
         let (powers, drops, logs) = (&self.powers[..count], &self.drops[..count], &mut self.logs[..count]);
         if alpha == 0.0 || alpha == 1.0 {
             let forward = alpha == 0.0;
@@ -146,8 +148,7 @@ impl Pairs {
                     forward_gap(distance, powers[i], drops[i])
                 };
                 terms[i] = larger[i] * term;
-                let moved = if gaps[i] > 0.0 { larger[i] * drops[i] } else { -larger[i] * drops[i] };
-                slopes[i] = if forward { moved } else { -p[i] * gaps[i] };
+                slopes[i] = -gaps[i];
             }
             return;
         }
@@ -160,15 +161,54 @@ impl Pairs {
             logs[i] = math::ln_1p_f32(if y < lowest { lowest } else { y });
         }
         for i in 0..count {
-            let share = if gaps[i] > 0.0 { of_student } else { of_teacher };
+            let [share, other] = if gaps[i] > 0.0 { [of_student, of_teacher] } else { [of_teacher, of_student] };
             let distance = -gaps[i].abs();
             let y = share * drops[i];
             let y = if y < lowest { lowest } else { y };
-            terms[i] = larger[i] * (share * forward_gap(distance, powers[i], drops[i]) - entropy_gap(y, logs[i]));
+            let close = share * forward_gap(distance, powers[i], drops[i]) - entropy_gap(y, logs[i]);
+            let apart = share * powers[i] * (distance - logs[i]) - other * logs[i];
+            terms[i] = larger[i] * if distance > -1.0 { close } else { apart };
             // The derivative through the mixture cancels against that through the probability.
-            let of_mixture = if gaps[i] > 0.0 { distance - logs[i] } else { -logs[i] };
-            slopes[i] = of_student * p[i] * of_mixture;
+            slopes[i] = of_student * if gaps[i] > 0.0 { distance - logs[i] } else { -logs[i] };
         }
+    }
+}
+
+impl Pairs {
+    /// Writes derivatives for the probabilities, from those for each unit of the student's, less what tokens have through
+    /// the rest or through being scaled.
+    #[inline(always)]
+    pub fn write(&self, slopes: &[f32], correction: f32, factor: f32, out: &mut [f32]) {
+        for ((out, slope), mass) in out.iter_mut().zip(slopes).zip(&self.student) {
+            *out = factor * (mass * (slope - correction));
+        }
+    }
+
+    /// The same of the divergence from teacher to student: `p ratio - q`, where `ratio` is what the rest, or the scale, is to
+    /// the teacher of what it is to the student, and `correction` is 1 less that.
+    #[inline(always)]
+    pub fn write_forward(&self, ratio: f32, correction: f32, factor: f32, out: &mut [f32]) {
+        let count = out.len();
+        let (p, q) = (&self.student[..count], &self.teacher[..count]);
+        let (gaps, larger, drops) = (&self.gaps[..count], &self.larger[..count], &self.drops[..count]);
+        for i in 0..count {
+            let moved = larger[i] * drops[i];
+            let close = if gaps[i] > 0.0 { moved } else { -moved } - p[i] * correction;
+            let apart = p[i] * ratio - q[i];
+            out[i] = factor * if gaps[i].abs() < 0.7 { close } else { apart };
+        }
+    }
+
+    /// The mean of slopes less that of the token at `top`, by the student's probabilities, and writes each less that of
+    /// this token: where it has nearly all probability, it has nearly the mean.
+    #[inline(always)]
+    pub fn center(&self, top: usize, slopes: &mut [f32], room: &mut [f32]) -> f64 {
+        let middle = slopes[top];
+        for ((slope, room), mass) in slopes.iter_mut().zip(&mut *room).zip(&self.student) {
+            *slope -= middle;
+            *room = mass * *slope;
+        }
+        math::sum_f32(room)
     }
 }
 
@@ -191,11 +231,11 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// Its term of the divergence, and the derivative that the listed tokens have through it, for each unit of their
-    /// probability.
+    /// Its term of the divergence, and the derivative that the listed tokens have through it for each unit of their
+    /// probability; with `alpha` 0 the latter is 1 less what the teacher's rest is of the student's.
     ///
-    /// Terms and slopes of tokens are those of divergences whose own sum over all tokens is 0, `p - q` or `q - p`, added or
-    /// taken off, so that they vanish where the two are equal. What the tokens have less or more by it is here.
+    /// Terms of listed tokens with `alpha` 0 and 1 have `p - q` or `q - p` added, so that each vanishes where the two are
+    /// equal; it is taken off here.
     pub fn compare(&self, alpha: f64) -> (f64, f64) {
         let Self { student, gap, moved, passes } = *self;
         let ratio = gap.exp();

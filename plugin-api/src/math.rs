@@ -161,9 +161,9 @@ pub fn ln_1p_f32(x: f32) -> f32 {
     let m = f32::from_bits((bits.wrapping_sub(ROOT) & MANTISSA).wrapping_add(ROOT));
     let f = if n == 0.0 { x } else { m - 1.0 };
     let (f2, f4) = (f * f, (f * f) * (f * f));
-    let low = (0.333_333_31 - 0.249_999_97 * f) + f2 * (0.200_007_16 - 0.166_678_02 * f);
+    let low = (0.333_333_3 - 0.249_999_97 * f) + f2 * (0.200_007_16 - 0.166_678_02 * f);
     let middle = (0.142_490_58 - 0.124_256_87 * f) + f2 * (0.116_854_2 - 0.114_797_34 * f);
-    let series = low + f4 * (middle + f4 * 0.069_716_114);
+    let series = low + f4 * (middle + f4 * 0.069_716_11);
     let tail = n * LN_2_LOW - f2 * (0.5 - f * series);
     let result = n * LN_2_HIGH + (f + tail);
     let result = if x == f32::INFINITY { x } else { result };

@@ -155,6 +155,7 @@ struct Gae {
 }
 
 /// How advantages are made.
+#[expect(clippy::large_enum_variant, reason = "there is one of it, for the life of the scheme")]
 enum Way {
     /// `lambda` is 1: from rewards to go.
     Returns(ToGo),

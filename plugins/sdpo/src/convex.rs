@@ -14,7 +14,7 @@ const NEAR_LOG: f32 = -0.5;
 pub fn entropy_gap(y: f32, log: f32) -> f32 {
     let (y2, y4) = (y * y, (y * y) * (y * y));
     let low = (0.5 - 0.166_669_23 * y) + y2 * (0.083_227_67 - 0.051_635_705 * y);
-    let high = (0.021_164_932 - 0.071_329_44 * y) - y2 * (0.078_593_974 + 0.100_584_51 * y);
+    let high = (0.021_164_932 - 0.071_329_44 * y) - y2 * (0.078_593_97 + 0.100_584_51 * y);
     let near = y2 * (low + y4 * high);
     let far = (1.0 + y) * log - y;
     if y > NEAR_LOG { near } else { far }
@@ -34,7 +34,7 @@ pub fn forward_gap(a: f32, power: f32, power_less_one: f32) -> f32 {
 #[inline(always)]
 pub fn backward_gap(a: f32, power_less_one: f32) -> f32 {
     let (a2, a4) = (a * a, (a * a) * (a * a));
-    let low = (0.5 + 0.166_666_55 * a) + a2 * (0.041_664_71 + 0.008_321_282_6 * a);
+    let low = (0.5 + 0.166_666_55 * a) + a2 * (0.041_664_71 + 0.008_321_283 * a);
     let near = a2 * (low + a4 * (0.001_354_932 + 0.000_153_185_1 * a));
     let far = power_less_one - a;
     if a > NEAR { near } else { far }

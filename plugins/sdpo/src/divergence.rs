@@ -212,7 +212,9 @@ mod tests {
             let mut logprobs = logprobs.to_vec();
             if tail == Tail::Renormalise {
                 let log_sum = logprobs.iter().map(|logprob| logprob.exp()).sum::<f64>().ln();
-                logprobs.iter_mut().for_each(|logprob| *logprob -= log_sum);
+                for logprob in logprobs.iter_mut() {
+                    *logprob -= log_sum;
+                }
                 return (logprobs, false);
             }
             let largest = (0..logprobs.len()).max_by(|a, b| logprobs[*a].total_cmp(&logprobs[*b])).unwrap();
@@ -294,8 +296,8 @@ mod tests {
                 (value - exact.0).abs() <= limit(cost.0, exact.0.abs()),
                 "{value:e} and {:e}, cost {:e}: {student:?} {teacher:?}", exact.0, cost.0
             );
-            for i in 0..s.len() {
-                let (found, exact, size, cost) = (f64::from(slopes[i]), exact.1[i], exact.2[i], cost.1[i]);
+            for (i, slope) in slopes.iter().enumerate() {
+                let (found, exact, size, cost) = (f64::from(*slope), exact.1[i], exact.2[i], cost.1[i]);
                 prop_assert!(
                     (found - exact).abs() <= limit(cost, exact.abs().max(size)),
                     "{i}: {found:e} and {exact:e}, cost {cost:e}: {student:?} {teacher:?}"

@@ -66,7 +66,7 @@ mod tests {
         for gamma in [0.0, 0.75, 1.0] {
             let mut to_go = ToGo::new(gamma);
             for (count, every) in [(1, 0), (7, 3), (40, 0), (BLOCK, 5), (BLOCK, 0)] {
-                let reward = |i: usize| if every > 0 && i % every == 0 { 2.0 } else { -0.0 };
+                let reward = |i: usize| if every > 0 && i.is_multiple_of(every) { 2.0 } else { -0.0 };
                 let rewards: Vec<f32> = (0..count).map(reward).collect();
                 let mut carry = 4.0;
                 let found: Vec<f64> = match to_go.block(&rewards, &mut carry) {

@@ -17,7 +17,7 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// An error at the byte `at`.
-    pub fn error(&self, at: usize, what: &str, message: impl ToString) -> Error {
+    pub fn error(&self, at: usize, what: &str, message: impl std::fmt::Display) -> Error {
         Error::Bytes {
             path: self.path.to_owned(),
             offset: at as u64,

@@ -118,6 +118,7 @@ fn training(description: &Description) -> Training {
 
 /// What the trainer says about a `config.json`.
 #[cfg(feature = "torch")]
+#[expect(clippy::unnecessary_wraps, reason = "a program without libtorch has no trainer to ask")]
 fn trainer(description: &Description) -> Option<Result<(), String>> {
     let read = accredit_torch::ModelConfig::from_json(description.config.clone());
     Some(read.map(drop).map_err(|error| error.to_string()))

@@ -212,7 +212,7 @@ mod tests {
             let mut logprobs = logprobs.to_vec();
             if tail == Tail::Renormalise {
                 let log_sum = logprobs.iter().map(|logprob| logprob.exp()).sum::<f64>().ln();
-                for logprob in logprobs.iter_mut() {
+                for logprob in &mut logprobs {
                     *logprob -= log_sum;
                 }
                 return (logprobs, false);

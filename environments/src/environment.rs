@@ -77,6 +77,7 @@ pub struct Task {
 
 /// What an environment supplies, known from its settings before anything runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Traits {
     /// Every turn has a key of its state.
     pub states: bool,
@@ -87,4 +88,6 @@ pub struct Traits {
     /// How many tasks there are, where they are finite: the seeds below this number give each of them once, and larger
     /// ones begin again. None where every seed may give another task.
     pub tasks: Option<u64>,
+    /// Its steps wait for another program, so it is worth doing something else meanwhile.
+    pub apart: bool,
 }

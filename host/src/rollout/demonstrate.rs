@@ -48,7 +48,7 @@ pub fn tokenize(
     let layout = if prompter.step_rows() { Layout::Step } else { Layout::Trajectory };
     let mut steps = Vec::with_capacity(shown.len());
     for (index, turn) in shown.iter().enumerate() {
-        let context = prompter.context(tokenizer, &turn.user, (index > 0).then_some(Some(end)))?;
+        let context = prompter.context(tokenizer, &turn.user, index, Some(end))?;
         let mut ids = tokenizer.encode_plain(&turn.response)?;
         ids.push(end);
         let kinds = prompter.tags.parse(tokenizer, &ids).kinds;

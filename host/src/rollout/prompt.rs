@@ -2,10 +2,10 @@
 
 use accredit_environments::Turn;
 
-use crate::config::{Context, Prompt, Rollout, StateKey};
+use crate::config::{Context, Parameters, Prompt, Rollout, StateKey};
 
 use super::{
-    chat::{ChatError, ChatTemplate, Frames},
+    chat::{ChatError, ChatTemplate, Conversation},
     kinds::Tags,
     tokenizer::{Tokenizer, TokenizerError},
 };
@@ -13,10 +13,10 @@ use super::{
 /// Makes prompts, by the configuration's rules.
 #[derive(Debug)]
 pub struct Prompter {
-    frames: Frames,
     /// The tags of a response.
     pub tags: Tags,
     system: Option<String>,
+    chat_template_kwargs: Parameters,
     instructions: String,
     preset: Prompt,
     state_key: StateKey,
@@ -48,10 +48,11 @@ impl Prompter {
                 tags.response("your reasoning", "your action")
             )),
         });
+        chat.check(system.is_some(), &config.chat_template_kwargs, config.context == Context::Concat)?;
         Ok(Self {
-            frames: chat.frames()?,
             tags,
             system,
+            chat_template_kwargs: config.chat_template_kwargs.clone(),
             instructions: instructions.to_owned(),
             preset: config.prompt,
             state_key: config.state_key,
@@ -142,20 +143,27 @@ impl Prompter {
     }
 
     /// Ids that stand before a response: the whole prompt at the first step and in a window; else what comes after the
-    /// last response, which `ended` says the stop token of, if it had one.
+    /// last of so many responses, which `ended` is the stop token of, if it had one.
     pub fn context(
         &self,
         tokenizer: &Tokenizer,
         user: &str,
-        after: Option<Option<u32>>,
+        responses: usize,
+        ended: Option<u32>,
     ) -> Result<Vec<u32>, TokenizerError> {
-        match after {
-            Some(ended) if self.context == Context::Concat => {
-                let ended = ended.map(|id| String::from_utf8_lossy(tokenizer.bytes(id)).into_owned());
-                tokenizer.encode_pieces(&self.frames.next(ended.as_deref(), user))
-            }
-            _ => tokenizer.encode_pieces(&self.frames.prompt(self.system.as_deref(), user)?),
-        }
+        let conversation = Conversation {
+            system: self.system.as_deref(),
+            user,
+            kwargs: &self.chat_template_kwargs,
+            specials: tokenizer.specials(),
+        };
+        let pieces = if responses > 0 && self.context == Context::Concat {
+            let ended = ended.map(|id| String::from_utf8_lossy(tokenizer.bytes(id)));
+            tokenizer.chat.next(conversation, responses, ended.as_deref())?
+        } else {
+            tokenizer.chat.prompt(conversation)?
+        };
+        tokenizer.encode_pieces(&pieces)
     }
 
     /// Whether each step is a row of its own.
@@ -167,6 +175,7 @@ impl Prompter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rollout::chat::{CHAT_TEMPLATE_FILE, CHATML};
 
     fn prompter(config: &Rollout) -> (tempfile::TempDir, Tokenizer, Prompter) {
         let folder = tempfile::tempdir().unwrap();
@@ -224,14 +233,32 @@ mod tests {
     fn a_conversation_grows_by_the_environment_s_turns_alone() {
         let config = Rollout { prompt: Prompt::Bare, ..Rollout::default() };
         let (_folder, tokenizer, prompter) = prompter(&config);
-        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), None).unwrap();
+        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), 0, None).unwrap();
         assert_eq!(text(&tokenizer, &first), "<|im_start|>user\nP_G<|im_end|>\n<|im_start|>assistant\n");
         let end = tokenizer.stop()[0];
-        let next = prompter.context(&tokenizer, "_PG", Some(Some(end))).unwrap();
+        let next = prompter.context(&tokenizer, "_PG", 1, Some(end)).unwrap();
         assert_eq!(text(&tokenizer, &next), "\n<|im_start|>user\n_PG<|im_end|>\n<|im_start|>assistant\n");
         // A response that was cut has no end of turn; the host adds one, as a token of the environment.
-        let after_cut = prompter.context(&tokenizer, "_PG", Some(None)).unwrap();
+        let after_cut = prompter.context(&tokenizer, "_PG", 1, None).unwrap();
         assert_eq!(after_cut[0], end);
+    }
+
+    #[test]
+    fn the_template_s_settings_reach_it_in_every_turn_or_are_refused() {
+        let kwargs = Parameters::from_iter([("enable_thinking".to_owned(), false.into())]);
+        let config = Rollout { prompt: Prompt::Bare, chat_template_kwargs: kwargs, ..Rollout::default() };
+        let (folder, tokenizer, _) = prompter(&Rollout::default());
+        let refused = Prompter::new(&config, &tokenizer.chat, "").unwrap_err().to_string();
+        assert!(refused.starts_with("`rollout.chat_template_kwargs.enable_thinking`: the chat template"), "{refused}");
+        let thinking = "{% if enable_thinking is false %}<think></think>{% endif %}";
+        std::fs::write(folder.path().join(CHAT_TEMPLATE_FILE), format!("{CHATML}{thinking}")).unwrap();
+        let tokenizer = Tokenizer::load(folder.path()).unwrap();
+        let prompter = Prompter::new(&config, &tokenizer.chat, "").unwrap();
+        for responses in [0, 1] {
+            let ids = prompter.context(&tokenizer, "P_G", responses, None).unwrap();
+            let text = text(&tokenizer, &ids);
+            assert!(text.ends_with("P_G<|im_end|>\n<|im_start|>assistant\n<think></think>"), "{text}");
+        }
     }
 
     #[test]
@@ -240,14 +267,14 @@ mod tests {
         let (_folder, tokenizer, prompter) = prompter(&config);
         let user = prompter.user_turn("", &past(), &turn("__P"));
         assert_eq!(user, "Observation 2:\n_PG\nAction 2: (none)\n__P");
-        let ids = prompter.context(&tokenizer, &user, Some(Some(tokenizer.stop()[0]))).unwrap();
+        let ids = prompter.context(&tokenizer, &user, 2, Some(tokenizer.stop()[0])).unwrap();
         assert!(text(&tokenizer, &ids).starts_with("<|im_start|>user\nObservation 2"));
     }
 
     #[test]
     fn the_full_prompt_says_the_rules_the_turn_and_the_last_reward() {
         let (_folder, tokenizer, prompter) = prompter(&Rollout::default());
-        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), None).unwrap();
+        let first = prompter.context(&tokenizer, &prompter.user_turn("", &[], &turn("P_G")), 0, None).unwrap();
         let first = text(&tokenizer, &first);
         assert!(first.contains("<|im_start|>system\n") && first.contains("Reach G."), "{first}");
         let user = prompter.user_turn("", &past(), &turn("__P"));

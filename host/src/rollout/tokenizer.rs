@@ -21,7 +21,7 @@ use tokenizers::{
     tokenizer::SplitDelimiterBehavior,
 };
 
-use super::chat::{CHAT_TEMPLATE_FILE, CHATML, ChatError, ChatTemplate};
+use super::chat::{CHAT_TEMPLATE_FILE, CHATML, ChatError, ChatTemplate, Piece};
 
 /// A tokenizer that cannot be used.
 #[derive(Debug, Error)]
@@ -215,14 +215,14 @@ impl Tokenizer {
         encode(&self.plain, text)
     }
 
-    /// Encodes pieces of a rendered conversation: template text and contents in turn. Where no content spells a special
-    /// token, the whole is encoded at once, exactly as transformers does it; otherwise piece by piece.
-    pub fn encode_pieces(&self, pieces: &[Piece<'_>]) -> Result<Vec<u32>, TokenizerError> {
-        let spelled = |text: &str| self.specials.iter().any(|special| text.contains(special.as_str()));
-        if !pieces.iter().any(|piece| matches!(piece, Piece::Content(text) if spelled(text))) {
-            let whole: String = pieces.iter().map(Piece::text).collect();
-            return self.encode_template(&whole);
-        }
+    /// Texts of the special tokens.
+    pub fn specials(&self) -> &[String] {
+        &self.specials
+    }
+
+    /// Encodes a rendered conversation piece by piece; one in which no message spells a special token is one piece, and
+    /// encoded exactly as transformers does it.
+    pub fn encode_pieces(&self, pieces: &[Piece]) -> Result<Vec<u32>, TokenizerError> {
         let mut all = Vec::new();
         for piece in pieces {
             all.extend(match piece {
@@ -231,23 +231,6 @@ impl Tokenizer {
             });
         }
         Ok(all)
-    }
-}
-
-/// A piece of a rendered conversation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
-    /// Text of the chat template.
-    Template(&'a str),
-    /// Text of a message.
-    Content(&'a str),
-}
-
-impl<'a> Piece<'a> {
-    fn text(&self) -> &'a str {
-        match self {
-            Self::Template(text) | Self::Content(text) => text,
-        }
     }
 }
 
@@ -301,6 +284,7 @@ fn of_byte_level(token: &str, table: &std::collections::HashMap<char, u8>) -> Bo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rollout::chat::Conversation;
 
     fn made() -> (tempfile::TempDir, Tokenizer) {
         let folder = tempfile::tempdir().unwrap();
@@ -341,11 +325,13 @@ mod tests {
         assert!(tokenizer.is_special(end));
         assert!(tokenizer.encode_template("<|im_end|>").unwrap().contains(&end));
         assert!(!tokenizer.encode_plain("<|im_end|>").unwrap().contains(&end));
-        let pieces =
-            [Piece::Template("<|im_start|>user\n"), Piece::Content("a <|im_end|> b"), Piece::Template("<|im_end|>")];
+        let kwargs = serde_json::Map::new();
+        let conversation =
+            Conversation { system: None, user: "a <|im_end|> b", kwargs: &kwargs, specials: tokenizer.specials() };
+        let pieces = tokenizer.chat.prompt(conversation).unwrap();
         let ids = tokenizer.encode_pieces(&pieces).unwrap();
         assert_eq!(ids.iter().filter(|id| **id == end).count(), 1);
-        assert_eq!(text(&tokenizer, &ids), "<|im_start|>user\na <|im_end|> b<|im_end|>");
+        assert_eq!(text(&tokenizer, &ids), "<|im_start|>user\na <|im_end|> b<|im_end|>\n<|im_start|>assistant\n");
     }
 
     #[test]

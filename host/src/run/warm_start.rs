@@ -8,12 +8,12 @@ use accredit_core::{
     episode::Trajectory,
     rng::{Purpose, Stream},
 };
-use accredit_torch::{AdamW, Device, Model, ModelConfig, Optimizer, Shape, SpecialIds};
+use accredit_torch::{AdamW, Device, Family, Model, ModelConfig, Optimizer, Shape, SpecialIds};
 use anyhow::{Context, Result, bail};
 
 use super::{start::Setting, stop};
 use crate::{
-    config::{Config, Create, WarmStart},
+    config::{self, Config, Create, WarmStart},
     rollout::{
         demonstrate::{self, Shown},
         prompt::Prompter,
@@ -75,6 +75,11 @@ pub fn make_tokenizer(
 /// The shape of a new model with so many token ids.
 pub fn shape(create: &Create, vocab_size: usize) -> Shape {
     Shape {
+        family: match create.family {
+            config::Family::Qwen2 => Family::Qwen2,
+            config::Family::Qwen3 => Family::Qwen3,
+            config::Family::Llama => Family::Llama,
+        },
         vocab_size,
         hidden_size: create.hidden_size,
         intermediate_size: create.intermediate_size,
@@ -93,7 +98,7 @@ pub fn make_model(create: &Create, tokenizer: &Tokenizer, seed: u64, device: Dev
     let shape = shape(create, tokenizer.vocabulary());
     let special = SpecialIds { bos: None, eos: tokenizer.stop().to_vec(), pad: tokenizer.pad() };
     let seed = Stream::new(seed, Purpose::Weights).seed();
-    Ok(Model::create(ModelConfig::new(shape, special)?, seed, device)?.with_gradients()?)
+    Ok(Model::create(ModelConfig::new(shape, special)?, seed, device)?)
 }
 
 /// Clones the demonstrations into the model, and gives the loss of the last step.

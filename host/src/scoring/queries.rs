@@ -200,8 +200,8 @@ fn row_of<'a>(
     }
     let user = format!("{}{}", episode.steps[step].prompt, query.added);
     let ended = |ids: &[u32]| ids.last().copied().filter(|id| tokenizer.stop().contains(id));
-    let after = before.last().map(|step| ended(&step.tokens.token_id));
-    tokens.extend(prompter.context(tokenizer, &user, after)?);
+    let ended = before.last().and_then(|step| ended(&step.tokens.token_id));
+    tokens.extend(prompter.context(tokenizer, &user, before.len(), ended)?);
     let start = tokens.len() as u32;
     match &query.target {
         None => tokens.extend(&episode.steps[step].tokens.token_id),
@@ -245,11 +245,10 @@ mod tests {
             if ends {
                 response.push(tokenizer.stop()[0]);
             }
-            let after = steps.last().map(|_| None);
             steps.push(Step {
                 reward: Some(0.0),
                 prompt: user.to_owned(),
-                context: prompter.context(&tokenizer, user, after).unwrap(),
+                context: prompter.context(&tokenizer, user, steps.len(), None).unwrap(),
                 tokens: Tokens {
                     kind: vec![TokenKind::Think; response.len()],
                     token_id: response,

@@ -1,8 +1,8 @@
 // What one decoding step does between its matrix products, on the CPU, in f32, on the calling thread. Each function is
 // several small operations of libtorch in one: those would spend as long in dispatch and in copies as in arithmetic.
 //
-// Axes: B rows, H query heads, K key and value heads, C head width, S slots of the cache, I intermediate size. All
-// arrays are dense.
+// Axes: N tokens, B rows, H query heads, K key and value heads, C head width, S positions that a row has room for, I
+// intermediate size. All arrays are dense.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -191,36 +191,36 @@ HELPER void attend(const float* queries, const float* keys, const float* values,
 
 extern "C" {
 
-// Rotates the queries and the key of each row by its position, puts key and value into slot `last - 1` of the cache, and
-// attends to the slots firsts[row]..last. Queries are scaled already.
+// For each of N tokens in turn: rotates its queries and its key by its position, puts key and value into the cache of its
+// row, and attends to the row's positions up to its own. Tokens of one row come in the order of their positions. Queries
+// are scaled already.
 //
-// qkv [B, H + 2 K, C]; cosine, sine [positions, C]; positions, firsts [B]; keys, values
-// [B, K, S, C];
-// scratch [H / K * C + 2 S]; out [B, H, C].
+// qkv [N, H + 2 K, C]; cosine, sine [positions, C]; rows, positions [N]; keys, values [B, K, S, C];
+// scratch [H / K * C + 2 S]; out [N, H, C].
 FOR_EACH_PROCESSOR
-void accredit_decode_attention(const float* qkv, const float* cosine, const float* sine, const int64_t* positions,
-                               const int64_t* firsts, float* keys, float* values, float* scratch, float* out,
-                               int64_t rows, int64_t heads, int64_t kv_heads, int64_t width, int64_t slots,
-                               int64_t last) {
+void accredit_decode_attention(const float* qkv, const float* cosine, const float* sine, const int64_t* rows,
+                               const int64_t* positions, float* keys, float* values, float* scratch, float* out,
+                               int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width, int64_t slots) {
   const int64_t group = heads / kv_heads;
   float* queries = scratch;
   float* scores = queries + group * width;
-  for (int64_t row = 0; row < rows; ++row) {
-    const float* heads_of_row = qkv + row * (heads + 2 * kv_heads) * width;
-    const float* turn[2] = {cosine + positions[row] * width, sine + positions[row] * width};
+  for (int64_t token = 0; token < tokens; ++token) {
+    const float* heads_of_token = qkv + token * (heads + 2 * kv_heads) * width;
+    const int64_t position = positions[token];
+    const float* turn[2] = {cosine + position * width, sine + position * width};
     for (int64_t k = 0; k < kv_heads; ++k) {
-      float* keys_here = keys + (row * kv_heads + k) * slots * width;
-      float* values_here = values + (row * kv_heads + k) * slots * width;
+      float* keys_here = keys + (rows[token] * kv_heads + k) * slots * width;
+      float* values_here = values + (rows[token] * kv_heads + k) * slots * width;
       for (int64_t g = 0; g < group; ++g)
-        rotate(heads_of_row + (k * group + g) * width, turn[0], turn[1], width, queries + g * width);
-      rotate(heads_of_row + (heads + k) * width, turn[0], turn[1], width, keys_here + (last - 1) * width);
-      std::memcpy(values_here + (last - 1) * width, heads_of_row + (heads + kv_heads + k) * width, static_cast<size_t>(width) * sizeof(float));
-      float* to = out + (row * heads + k * group) * width;
+        rotate(heads_of_token + (k * group + g) * width, turn[0], turn[1], width, queries + g * width);
+      rotate(heads_of_token + (heads + k) * width, turn[0], turn[1], width, keys_here + position * width);
+      std::memcpy(values_here + position * width, heads_of_token + (heads + kv_heads + k) * width, static_cast<size_t>(width) * sizeof(float));
+      float* to = out + (token * heads + k * group) * width;
       int64_t g = 0;
       for (; g + 2 <= group; g += 2)
-        attend<2>(queries + g * width, keys_here, values_here, width, slots, firsts[row], last, scores, to + g * width);
+        attend<2>(queries + g * width, keys_here, values_here, width, slots, 0, position + 1, scores, to + g * width);
       if (g < group)
-        attend<1>(queries + g * width, keys_here, values_here, width, slots, firsts[row], last, scores, to + g * width);
+        attend<1>(queries + g * width, keys_here, values_here, width, slots, 0, position + 1, scores, to + g * width);
     }
   }
 }

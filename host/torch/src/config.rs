@@ -5,13 +5,17 @@ use std::path::Path;
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
+use crate::families::Family;
+use crate::rotary::Stretch;
 
 /// The file's name in a model folder.
 pub(crate) const CONFIG_FILE: &str = "config.json";
 
-/// The sizes of a Qwen2 model.
+/// The family of a model and its sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
+    /// In what it differs from models of the same sizes.
+    pub family: Family,
     /// Number of token ids.
     pub vocab_size: usize,
     /// Width of the residual stream.
@@ -32,6 +36,8 @@ pub struct Shape {
     pub max_positions: usize,
     /// Base of the rotary angles.
     pub rope_theta: f64,
+    /// How the rotary angles are stretched for contexts that are longer than those of pre-training.
+    pub rope_stretch: Option<Stretch>,
     /// Added to the mean square in every RMSNorm.
     pub rms_norm_eps: f64,
     /// Standard deviation of initial weights.
@@ -42,6 +48,7 @@ impl Default for Shape {
     /// A tiny model of about one million weights that trains on a CPU.
     fn default() -> Self {
         Self {
+            family: Family::Qwen2,
             vocab_size: 512,
             hidden_size: 128,
             intermediate_size: 384,
@@ -52,6 +59,7 @@ impl Default for Shape {
             tied: true,
             max_positions: 2048,
             rope_theta: 10_000.0,
+            rope_stretch: None,
             rms_norm_eps: 1e-6,
             initializer_range: 0.02,
         }
@@ -62,6 +70,16 @@ impl Shape {
     /// Width of a head.
     pub fn head_dim(&self) -> usize {
         self.head_dim.unwrap_or(self.hidden_size / self.heads)
+    }
+
+    /// Whether q, k and v have biases.
+    pub(crate) fn qkv_bias(&self) -> bool {
+        self.family.form().qkv_bias
+    }
+
+    /// Whether each head of q and k is normalised before it is turned.
+    pub(crate) fn qk_norm(&self) -> bool {
+        self.family.form().qk_norm
     }
 
     fn check(&self) -> Result<()> {
@@ -125,7 +143,7 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// The configuration of a new Qwen2 model. Errors: a size that makes no sense, an id outside the vocabulary.
+    /// The configuration of a new model. Errors: a size that makes no sense, an id outside the vocabulary.
     pub fn new(shape: Shape, special: SpecialIds) -> Result<Self> {
         shape.check()?;
         special.check(shape.vocab_size)?;
@@ -136,8 +154,8 @@ impl ModelConfig {
         };
         let mut raw = Map::new();
         let entries = [
-            ("architectures", json!(["Qwen2ForCausalLM"])),
-            ("model_type", json!("qwen2")),
+            ("architectures", json!([shape.family.form().architecture])),
+            ("model_type", json!(shape.family.model_type())),
             ("vocab_size", json!(shape.vocab_size)),
             ("hidden_size", json!(shape.hidden_size)),
             ("intermediate_size", json!(shape.intermediate_size)),
@@ -148,6 +166,7 @@ impl ModelConfig {
             ("hidden_act", json!("silu")),
             ("max_position_embeddings", json!(shape.max_positions)),
             ("rope_theta", json!(shape.rope_theta)),
+            ("rope_scaling", shape.rope_stretch.map_or(Value::Null, Stretch::to_json)),
             ("rms_norm_eps", json!(shape.rms_norm_eps)),
             ("initializer_range", json!(shape.initializer_range)),
             ("tie_word_embeddings", json!(shape.tied)),
@@ -180,19 +199,23 @@ impl ModelConfig {
     /// not supported.
     pub fn from_json(raw: Map<String, Value>) -> Result<Self> {
         let keys = Keys(&raw);
+        let family = Family::of(&keys)?;
         refuse_unsupported(&keys)?;
         let heads = keys.size("num_attention_heads")?;
+        let head_dim = keys.whole("head_dim")?.or(family.form().head_dim);
         let shape = Shape {
+            family,
             vocab_size: keys.size("vocab_size")?,
             hidden_size: keys.size("hidden_size")?,
             intermediate_size: keys.size("intermediate_size")?,
             layers: keys.size("num_hidden_layers")?,
             heads,
-            kv_heads: keys.optional("num_key_value_heads", Value::as_u64, "a number")?.map_or(heads, |n| n as usize),
-            head_dim: keys.optional("head_dim", Value::as_u64, "a number")?.map(|n| n as usize),
-            tied: keys.optional("tie_word_embeddings", Value::as_bool, "true or false")?.unwrap_or(false),
+            kv_heads: keys.whole("num_key_value_heads")?.unwrap_or(heads),
+            head_dim,
+            tied: keys.flag("tie_word_embeddings")?,
             max_positions: keys.size("max_position_embeddings")?,
             rope_theta: rope_theta(&keys)?,
+            rope_stretch: rope_stretch(&keys)?,
             rms_norm_eps: keys.optional("rms_norm_eps", Value::as_f64, "a number")?.unwrap_or(1e-6),
             initializer_range: keys.optional("initializer_range", Value::as_f64, "a number")?.unwrap_or(0.02),
         };
@@ -242,10 +265,10 @@ impl SpecialIds {
 }
 
 /// Typed access to the keys; null counts as absent, as it does in transformers.
-struct Keys<'a>(&'a Map<String, Value>);
+pub(crate) struct Keys<'a>(&'a Map<String, Value>);
 
 impl<'a> Keys<'a> {
-    fn get(&self, key: &str) -> Option<&'a Value> {
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 
@@ -254,9 +277,21 @@ impl<'a> Keys<'a> {
         self.get(key).map(|value| read(value).ok_or_else(|| wrong(value))).transpose()
     }
 
-    fn size(&self, key: &str) -> Result<usize> {
-        let size = self.optional(key, Value::as_u64, "a whole number")?;
-        size.map(|n| n as usize).ok_or_else(|| Error::config(key, "missing"))
+    pub(crate) fn whole(&self, key: &str) -> Result<Option<usize>> {
+        self.optional(key, |value| value.as_u64().map(|n| n as usize), "a whole number")
+    }
+
+    pub(crate) fn size(&self, key: &str) -> Result<usize> {
+        self.whole(key)?.ok_or_else(|| Error::config(key, "missing"))
+    }
+
+    /// A switch, off where it is absent.
+    pub(crate) fn flag(&self, key: &str) -> Result<bool> {
+        Ok(self.optional(key, Value::as_bool, "true or false")?.unwrap_or(false))
+    }
+
+    pub(crate) fn list(&self, key: &str) -> Result<Option<&'a Vec<Value>>> {
+        self.optional(key, Value::as_array, "a list")
     }
 
     /// One id or a list of ids.
@@ -281,36 +316,23 @@ fn rope_theta(keys: &Keys) -> Result<f64> {
     }
 }
 
-fn refuse_unsupported(keys: &Keys) -> Result<()> {
-    match keys.get("model_type") {
-        Some(value) if value == "qwen2" => {}
-        Some(value) => return Err(Error::config("model_type", format!("{value} is not supported, only \"qwen2\""))),
-        None => return Err(Error::config("model_type", "missing; only \"qwen2\" is supported")),
-    }
-    if let Some(architectures) = keys.get("architectures")
-        && !architectures.as_array().is_some_and(|names| names.iter().any(|name| name == "Qwen2ForCausalLM"))
-    {
-        let message = format!("{architectures} is not supported, only \"Qwen2ForCausalLM\"");
-        return Err(Error::config("architectures", message));
-    }
-    if let Some(activation) = keys.get("hidden_act").filter(|name| *name != "silu") {
-        return Err(Error::config("hidden_act", format!("{activation} is not supported, only \"silu\"")));
-    }
-    for key in ["rope_scaling", "rope_parameters"] {
+/// The stretch of the rotary angles: under `rope_parameters` since transformers 5, `rope_scaling` before.
+fn rope_stretch(keys: &Keys) -> Result<Option<Stretch>> {
+    for key in ["rope_parameters", "rope_scaling"] {
         let Some(rope) = keys.get(key) else { continue };
         let kind = ["rope_type", "type"].iter().find_map(|name| rope.get(name));
-        let scaled = match kind {
-            Some(kind) => kind != "default",
-            // `rope_parameters` may hold the base alone; a `rope_scaling` without a type is one of unknown kind.
-            None => key == "rope_scaling",
-        };
-        if scaled {
-            return Err(Error::config(key, format!("{rope}: scaled rotary positions are not supported")));
+        // `rope_parameters` may hold the base alone; a `rope_scaling` without a type is one of unknown kind.
+        if kind.map_or(key == "rope_parameters", |kind| kind == "default") {
+            continue;
         }
+        return Stretch::read(key, kind, rope).map(Some);
     }
-    if slides(keys)? {
-        let message = "sliding-window attention is in use, which is not supported";
-        return Err(Error::config("use_sliding_window", message));
+    Ok(None)
+}
+
+fn refuse_unsupported(keys: &Keys) -> Result<()> {
+    if let Some(activation) = keys.get("hidden_act").filter(|name| *name != "silu") {
+        return Err(Error::config("hidden_act", format!("{activation} is not supported, only \"silu\"")));
     }
     if keys.optional("attention_dropout", Value::as_f64, "a number")?.is_some_and(|rate| rate != 0.0) {
         return Err(Error::config("attention_dropout", "dropout is not supported"));
@@ -319,16 +341,6 @@ fn refuse_unsupported(keys: &Keys) -> Result<()> {
         return Err(Error::config("quantization_config", "quantised weights are not supported"));
     }
     Ok(())
-}
-
-/// Whether any layer attends to a window only. Many configurations carry a window that no layer uses.
-fn slides(keys: &Keys) -> Result<bool> {
-    if let Some(types) = keys.optional("layer_types", Value::as_array, "a list")? {
-        return Ok(types.iter().any(|kind| kind != "full_attention"));
-    }
-    let in_use = keys.optional("use_sliding_window", Value::as_bool, "true or false")?.unwrap_or(false);
-    let windowed_from = keys.optional("max_window_layers", Value::as_u64, "a number")?.unwrap_or(28);
-    Ok(in_use && keys.get("sliding_window").is_some() && windowed_from < keys.size("num_hidden_layers")? as u64)
 }
 
 #[cfg(test)]
@@ -354,6 +366,19 @@ mod tests {
         let config = ModelConfig::new(Shape { head_dim: Some(16), ..Shape::default() }, special).unwrap();
         let back = ModelConfig::from_json(serde_json::from_str(&config.to_json()).unwrap()).unwrap();
         assert_eq!(back, config);
+    }
+
+    #[test]
+    fn every_family_reads_back_equal_with_its_stretch() {
+        let llama3 = Stretch::Llama3 { factor: 8.0, low: 1.0, high: 4.0, original_positions: 8192 };
+        for family in Family::ALL {
+            for rope_stretch in [None, Some(Stretch::Linear { factor: 2.0 }), Some(llama3)] {
+                let shape = Shape { family, rope_stretch, head_dim: Some(32), ..Shape::default() };
+                let config = ModelConfig::new(shape, SpecialIds::default()).unwrap();
+                let back = ModelConfig::from_json(serde_json::from_str(&config.to_json()).unwrap()).unwrap();
+                assert_eq!(back, config);
+            }
+        }
     }
 
     #[test]
@@ -383,11 +408,21 @@ mod tests {
 
     #[test]
     fn what_is_not_supported_is_refused_by_name() {
-        check_refused(&json!({"model_type": "llama"}), "`model_type`: \"llama\" is not supported");
+        check_refused(
+            &json!({"model_type": "gpt2"}),
+            "`model_type`: \"gpt2\" is not supported, only \"qwen2\", \"qwen3\", ",
+        );
+        check_refused(&json!({"model_type": null}), "`model_type`: missing; it is one of \"qwen2\"");
+        check_refused(&json!({"model_type": "llama"}), "`architectures`: [\"Qwen2ForCausalLM\"] is not supported");
+        let llama = |key: &str| json!({"model_type": "llama", "architectures": ["LlamaForCausalLM"], key: true});
+        check_refused(&llama("mlp_bias"), "`mlp_bias`: biases of the feed-forward layers are not supported");
+        check_refused(&llama("attention_bias"), "`attention_bias`");
         check_refused(&json!({"architectures": ["Qwen2ForTokenClassification"]}), "`architectures`");
         check_refused(&json!({"hidden_act": "gelu"}), "`hidden_act`");
-        check_refused(&json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), "`rope_scaling`");
-        check_refused(&json!({"rope_parameters": {"rope_type": "linear", "factor": 4.0}}), "`rope_parameters`");
+        check_refused(&json!({"rope_scaling": {"type": "yarn", "factor": 4.0}}), "`rope_scaling`: \"yarn\" is not");
+        check_refused(&json!({"rope_scaling": {"factor": 4.0}}), "`rope_scaling`: no `rope_type`");
+        check_refused(&json!({"rope_parameters": {"rope_type": "linear"}}), "`rope_parameters.factor`: missing");
+        check_refused(&json!({"rope_parameters": {"rope_type": "linear", "factor": 0.5}}), "must be at least 1");
         let window = json!({"use_sliding_window": true, "sliding_window": 16, "max_window_layers": 2});
         check_refused(&window, "sliding-window");
         check_refused(&json!({"layer_types": ["full_attention", "sliding_attention"]}), "sliding-window");

@@ -14,8 +14,8 @@ use crate::config::Shape;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::head::{Head, extend};
-use crate::qwen2::{Model, Trunk};
-use crate::rows::{self, Batch, Row};
+use crate::model::{Model, Pass, Trunk};
+use crate::rows::{self, Row};
 use crate::score::{Scores, Wanted, check_temperature, in_passes};
 use crate::train::{Fresh, check_column};
 use crate::weights::{Layout, Weights};
@@ -58,7 +58,10 @@ impl Critic {
     fn new(policy: &Model, mut weights: Weights, own_trunk: bool) -> Result<Self> {
         weights.keep_gradients()?;
         let (shape, device) = (policy.config().shape().clone(), policy.device());
-        let trunk = own_trunk.then(|| Trunk::new(&shape, &weights, device)).transpose()?;
+        let mut trunk = own_trunk.then(|| Trunk::new(&shape, &weights, device)).transpose()?;
+        if let Some(trunk) = &mut trunk {
+            trunk.set_checkpointing(policy.trunk().checkpointing());
+        }
         Ok(Self { shape, device, trunk, weights })
     }
 
@@ -115,7 +118,7 @@ impl Critic {
         if let Some(trunk) = &self.trunk {
             let scores = policy.score(rows, wanted, temperature, tokens_per_pass)?;
             let _no_grad = tch::no_grad_guard();
-            let [values] = in_passes(rows, tokens_per_pass, self.device, |batch, _| {
+            let [values] = in_passes(rows, tokens_per_pass, trunk, |batch, _| {
                 Ok([self.values(&trunk.hidden_of_targets(batch)?)?])
             })?;
             return Ok((scores, values));
@@ -124,7 +127,7 @@ impl Critic {
         check_temperature(temperature)?;
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(policy.head(), f64::from(temperature));
-        let [logprob, entropy, energy, values] = in_passes(rows, tokens_per_pass, self.device, |batch, _| {
+        let [logprob, entropy, energy, values] = in_passes(rows, tokens_per_pass, policy.trunk(), |batch, _| {
             let hidden = policy.trunk().hidden_of_targets(batch)?;
             let [logprob, entropy, energy] = head.columns(&hidden, &batch.targets, wanted)?.into_columns();
             Ok([logprob, entropy, energy, self.values(&hidden)?])
@@ -135,8 +138,8 @@ impl Critic {
     /// Fresh values, with what their derivatives need. `rows` are those of `policy`, the policy's own forward pass: a
     /// head on its trunk reads that pass, a trunk of its own makes one more. Errors: rows that are not valid, or others.
     pub fn forward(&self, rows: &[Row], policy: &Fresh) -> Result<Values<'_>> {
-        let hidden = match &self.trunk {
-            None => policy.hidden()?,
+        let states = match &self.trunk {
+            None => policy.hidden()?.map(States::OfPolicy),
             Some(trunk) => {
                 rows::check(rows, &self.shape)?;
                 let trained: Vec<Row> = rows.iter().filter(|row| !row.targets.is_empty()).copied().collect();
@@ -145,13 +148,13 @@ impl Critic {
                     let found = format!("{targets} targets, and the policy's pass has {}", policy.logprob().len());
                     return Err(Error::argument("rows", found));
                 }
-                let batch = (targets > 0).then(|| Batch::new(trained.iter().copied(), self.device)).transpose()?;
-                batch.map(|batch| trunk.hidden_of_targets(&batch)).transpose()?
+                let batch = (targets > 0).then(|| trunk.batch(trained.iter().copied())).transpose()?;
+                batch.map(|batch| trunk.pass(&batch)).transpose()?.map(States::OfOwn)
             }
         };
         let _no_grad = tch::no_grad_guard();
-        let column = hidden.as_ref().map(|hidden| self.values(&hidden.f_detach()?)).transpose()?;
-        Ok(Values { critic: self, version: self.weights.version(), column: column.unwrap_or_default(), hidden })
+        let column = states.as_ref().map(|states| self.values(&states.hidden()?)).transpose()?;
+        Ok(Values { critic: self, version: self.weights.version(), column: column.unwrap_or_default(), states })
     }
 }
 
@@ -161,8 +164,27 @@ pub struct Values<'a> {
     critic: &'a Critic,
     version: u64,
     column: Vec<f32>,
-    /// `[N, D]`, with autograd's graph behind it if the trunk is the critic's own; none where no row had a target.
-    hidden: Option<Tensor>,
+    /// None where no row had a target.
+    states: Option<States>,
+}
+
+/// The hidden states that the values are of.
+#[derive(Debug)]
+enum States {
+    /// `[N, D]`: the policy's, whose graph the policy's pass has.
+    OfPolicy(Tensor),
+    /// The critic's own.
+    OfOwn(Pass),
+}
+
+impl States {
+    /// `[N, D]`, without a graph.
+    fn hidden(&self) -> Result<Tensor> {
+        Ok(match self {
+            Self::OfPolicy(hidden) => hidden.shallow_clone(),
+            Self::OfOwn(pass) => pass.hidden.f_detach()?,
+        })
+    }
 }
 
 /// What the values of a critic on the policy's trunk add to the gradient at the policy's hidden states; nothing for a
@@ -190,7 +212,7 @@ impl Values<'_> {
         if self.version != weights.version() {
             return Err(Error::Stale { what: "forward pass" });
         }
-        let Some(hidden) = self.hidden else {
+        let Some(states) = self.states else {
             return Ok(TrunkGradient::default());
         };
         let gradient = {
@@ -198,17 +220,18 @@ impl Values<'_> {
             let by_value = Tensor::f_from_slice(by_value)?.f_to_device(self.critic.device.0)?.f_unsqueeze(-1)?;
             let (_, gradients) = weights.gradient.as_ref().ok_or(Error::Frozen)?;
             let (by_weight, by_bias) = last_two(gradients)?;
-            let _same = by_weight.shallow_clone().f_addmm_(&by_value.f_tr()?, &hidden.f_detach()?)?;
+            let _same = by_weight.shallow_clone().f_addmm_(&by_value.f_tr()?, &states.hidden()?)?;
             let sum = by_value.f_sum_dim_intlist([0_i64].as_slice(), false, Kind::Float)?;
             let _same = by_bias.shallow_clone().f_add_(&sum)?;
             by_value.f_mm(self.critic.head()?.0)?
         };
-        if self.critic.trunk.is_none() {
-            return Ok(TrunkGradient { at_hidden: Some(gradient) });
+        match (states, &self.critic.trunk) {
+            (States::OfOwn(pass), Some(trunk)) => {
+                pass.backward(trunk, &gradient)?;
+                Ok(TrunkGradient::default())
+            }
+            _ => Ok(TrunkGradient { at_hidden: Some(gradient) }),
         }
-        // tch starts a backward pass from one number only; the gradient of this one at `hidden` is `gradient`.
-        hidden.f_mul(&gradient)?.f_sum(Kind::Float)?.f_backward()?;
-        Ok(TrunkGradient::default())
     }
 }
 
@@ -311,7 +334,7 @@ mod tests {
                 let _ = flat.shallow_clone().zero_();
             }
             let trained = data.rows().into_iter().filter(|row| !row.targets.is_empty()).collect::<Vec<_>>();
-            let batch = Batch::new(trained.into_iter(), Device::CPU).unwrap();
+            let batch = policy.trunk().batch(trained.into_iter()).unwrap();
             let hidden = policy.hidden_of_targets(&batch).unwrap();
             let log_p = (hidden.matmul(&policy.head().tr()) / f64::from(TEMPERATURE)).log_softmax(-1, Kind::Float);
             let logprob = log_p.gather(-1, &batch.targets.unsqueeze(-1), false).view([-1]);
@@ -366,9 +389,10 @@ mod tests {
             let trunk = critic.trunk.as_ref().unwrap_or(policy.trunk());
             let mut expected: Vec<f32> = Vec::new();
             for row in &rows {
-                let ids: Vec<i64> = row.tokens.iter().map(|id| i64::from(*id)).collect();
-                let residual = trunk.hidden(&Tensor::from_slice(&ids).view([1, -1])).unwrap();
-                let hidden = residual.rms_norm(16, Some(policy.norm()), 1e-6);
+                let Some(last) = row.targets.last() else { continue };
+                let every: Vec<u32> = (1..=*last).collect();
+                let batch = trunk.batch([Row { targets: &every, ..*row }].into_iter()).unwrap();
+                let hidden = trunk.hidden_of_targets(&batch).unwrap();
                 let all = Vec::<f32>::try_from(hidden.linear(weight, Some(bias)).view([-1])).unwrap();
                 expected.extend(row.targets.iter().map(|target| all[*target as usize - 1]));
             }

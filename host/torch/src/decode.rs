@@ -1,24 +1,25 @@
-//! The model as it samples: the same function as [`crate::qwen2`], in a form that is cheap for one token per row.
+//! The model as it samples: the same function as [`crate::model`], in a form that is cheap for one token per row.
 //!
 //! RMSNorm's weights are folded into the matrix that follows, and attention's scale into the queries' rows. The query
 //! heads of a key head stand side by side, so keys and values are never repeated.
 //!
-//! Axes: B rows, T tokens of a prompt, D hidden size, H query heads, K key and value heads, G = H / K, C head width.
+//! Axes: N tokens of a pass, B rows of the cache, S positions that a row has room for, D hidden size, H query heads,
+//! K key and value heads, G = H / K, C head width.
 
 use tch::{Kind, Tensor};
 
-use crate::cache::Cache;
+use crate::cache::{Cache, LayerCache};
 use crate::config::Shape;
 use crate::device::Device;
 use crate::error::Result;
 use crate::kernels;
-use crate::qwen2::Model;
+use crate::model::{Model, per_head};
 use crate::rotary::Rotary;
 
-/// Prompt tokens that are read in one pass: few on a CPU, so that what lies between two matrices stays in its cache, and
-/// many on a GPU, so that it is busy.
-const TOKENS_PER_PREFILL_CPU: usize = 512;
-const TOKENS_PER_PREFILL_GPU: usize = 16384;
+/// Tokens that are read in one pass: few on a CPU, so that what lies between two matrices stays in its cache, and many on
+/// a GPU, so that it is busy.
+const TOKENS_PER_PASS_CPU: usize = 512;
+const TOKENS_PER_PASS_GPU: usize = 16384;
 
 /// Up to this width, matrices are kept as `[in, out]` copies: at the few rows of a decoding step that product is
 /// faster. Wider ones are bound by memory, and are multiplied as they lie.
@@ -42,8 +43,10 @@ pub(crate) struct Decoder {
 struct Layer {
     /// `[D, (H + 2 K) C]`, with the input norm's weight and the scale of the queries.
     qkv: Tensor,
-    /// `[(H + 2 K) C]`, with the scale of the queries.
+    /// `[(H + 2 K) C]`, with the scale of the queries; 0 in a family without it.
     qkv_bias: Tensor,
+    /// `[H + K, C]`, with the scale of the queries; none in a family without it.
+    qk_norm: Option<Tensor>,
     /// `[H C, D]`.
     output: Tensor,
     /// `[D, 2 I]`, with the second norm's weight.
@@ -52,14 +55,30 @@ struct Layer {
     down: Tensor,
 }
 
-/// A prompt and the rows of the cache that begin with it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Prompt<'a> {
-    pub(crate) tokens: &'a [u32],
-    /// First row.
-    pub(crate) row: usize,
-    /// Number of rows.
-    pub(crate) count: usize,
+/// Tokens that are read in one pass; those of one row in the order of their positions.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    /// `[N]`.
+    pub(crate) ids: Vec<i64>,
+    /// `[N]`: the row of the cache that each belongs to.
+    pub(crate) rows: Vec<i64>,
+    /// `[N]`: where each stands in its row.
+    pub(crate) positions: Vec<i64>,
+    /// Those after which the next token is wanted, as indices into the others.
+    pub(crate) wanted: Vec<i64>,
+}
+
+impl Tokens {
+    pub(crate) fn push(&mut self, id: u32, row: usize, position: usize) {
+        self.ids.push(i64::from(id));
+        self.rows.push(row as i64);
+        self.positions.push(position as i64);
+    }
+
+    /// Says that the logits after the last token are wanted.
+    pub(crate) fn want_last(&mut self) {
+        self.wanted.push(self.ids.len() as i64 - 1);
+    }
 }
 
 impl Decoder {
@@ -69,14 +88,29 @@ impl Decoder {
             let view = matrix.f_tr()?;
             Ok(if shape.hidden_size <= WIDEST_TRANSPOSED { view.f_contiguous()? } else { view })
         };
-        let queries = (shape.heads * shape.head_dim()) as i64;
-        let scale = Tensor::f_ones_like(&model.layers()[0].qkv_bias)?;
-        let _same = scale.f_narrow(0, 0, queries)?.f_fill_(1.0 / (shape.head_dim() as f64).sqrt())?;
-        let fold = |layer: &crate::qwen2::Layer| {
+        let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
+        let options = (Kind::Float, model.device().0);
+        // The scale goes where nothing normalises it away.
+        let ones = Tensor::f_ones([heads + 2 * kv_heads, width], options)?;
+        let scales = ones.f_ones_like()?;
+        let _same = scales.f_narrow(0, 0, heads)?.f_fill_(1.0 / (width as f64).sqrt())?;
+        let scale = if shape.qk_norm() { &ones } else { &scales }.f_view([-1])?;
+        let fold = |layer: &crate::model::Layer| -> Result<Layer> {
             let qkv = layer.qkv_weight.f_mul(&layer.input_norm)?.f_mul(&scale.f_unsqueeze(1)?)?;
             Ok(Layer {
                 qkv: transposed(&qkv)?,
-                qkv_bias: layer.qkv_bias.f_mul(&scale)?,
+                qkv_bias: match &layer.qkv_bias {
+                    Some(bias) => bias.f_mul(&scale)?,
+                    None => scale.f_zeros_like()?,
+                },
+                qk_norm: match &layer.qk_norm {
+                    Some(norm) => Some(per_head(norm, heads, kv_heads, width)?.f_mul(&scales.f_narrow(
+                        0,
+                        0,
+                        heads + kv_heads,
+                    )?)?),
+                    None => None,
+                },
                 output: transposed(&layer.output)?,
                 gate_up: transposed(&Tensor::f_cat(&[&layer.gate, &layer.up], 0)?.f_mul(&layer.second_norm)?)?,
                 down: transposed(&layer.down)?,
@@ -99,6 +133,7 @@ impl Decoder {
         let share = |layer: &Layer| Layer {
             qkv: layer.qkv.shallow_clone(),
             qkv_bias: layer.qkv_bias.shallow_clone(),
+            qk_norm: layer.qk_norm.as_ref().map(Tensor::shallow_clone),
             output: layer.output.shallow_clone(),
             gate_up: layer.gate_up.shallow_clone(),
             down: layer.down.shallow_clone(),
@@ -121,108 +156,80 @@ impl Decoder {
         self.device
     }
 
-    /// Reads prompts, fills their rows of the cache, and gives the logits after each row's prompt, `[B, V]`. The
-    /// prompts' rows must follow one another from row 0.
-    pub(crate) fn prefill(&self, prompts: &[Prompt], cache: &Cache, rotary: &Rotary) -> Result<Tensor> {
-        let lengths: Vec<usize> = prompts.iter().map(|prompt| prompt.tokens.len()).collect();
-        let mut last: Vec<Option<Tensor>> = prompts.iter().map(|_| None).collect();
-        let per_pass = if self.device.is_cpu() { TOKENS_PER_PREFILL_CPU } else { TOKENS_PER_PREFILL_GPU };
-        for pass in crate::rows::passes(&lengths, per_pass) {
-            let chosen: Vec<Prompt> = pass.iter().map(|index| prompts[*index]).collect();
-            let hidden = self.prefill_pass(&chosen, cache, rotary)?;
-            for (place, index) in pass.iter().enumerate() {
-                last[*index] = Some(hidden.f_narrow(0, place as i64, 1)?);
-            }
-        }
-        let last: Vec<Tensor> = last.into_iter().flatten().collect();
-        let repeats: Vec<i64> =
-            prompts.iter().enumerate().flat_map(|(i, prompt)| vec![i as i64; prompt.count]).collect();
-        let repeats = Tensor::f_from_slice(&repeats)?.f_to_device(self.device.0)?;
-        Ok(self.logits(&Tensor::f_cat(&last, 0)?)?.f_index_select(0, &repeats)?)
+    /// How many tokens a pass should have.
+    pub(crate) fn tokens_per_pass(&self) -> usize {
+        if self.device.is_cpu() { TOKENS_PER_PASS_CPU } else { TOKENS_PER_PASS_GPU }
     }
 
-    /// The hidden state of each prompt's last token, `[prompts, D]`. Prompts are padded at the right, where causal
-    /// attention never looks, and lie at the right in the cache.
-    fn prefill_pass(&self, prompts: &[Prompt], cache: &Cache, rotary: &Rotary) -> Result<Tensor> {
-        let b = prompts.len() as i64;
-        let t = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
+    /// Reads tokens into their rows, and gives the logits `[wanted, V]` after those of which they are wanted.
+    pub(crate) fn read(&self, tokens: &Tokens, cache: &Cache, rotary: &Rotary) -> Result<Tensor> {
         let (heads, kv_heads, width) = self.heads();
-        let mut ids = vec![0_i64; prompts.len() * t];
-        let mut ends = Vec::with_capacity(prompts.len());
-        for (index, prompt) in prompts.iter().enumerate() {
-            for (id, token) in ids[index * t..].iter_mut().zip(prompt.tokens) {
-                *id = i64::from(*token);
-            }
-            ends.push((index * t + prompt.tokens.len() - 1) as i64);
-        }
-        let t = t as i64;
-        let table = |table: &Tensor| table.f_narrow(0, 0, t)?.f_view([1, t, 1, width]);
-        let (cosine, sine) = (table(&rotary.cosine)?, table(&rotary.sine)?);
-        let mut x = self.embed(&ids)?;
-        for (index, layer) in self.layers.iter().enumerate() {
-            let qkv =
-                layer.qkv_bias.f_addmm(&self.rms(&x)?, &layer.qkv)?.f_view([b, t, heads + 2 * kv_heads, width])?;
-            let qk = rotate(&qkv.f_narrow(2, 0, heads + kv_heads)?, &cosine, &sine)?;
-            let q = qk.f_narrow(2, 0, heads)?.f_transpose(1, 2)?;
-            let k = qk.f_narrow(2, heads, kv_heads)?.f_transpose(1, 2)?;
-            let v = qkv.f_narrow(2, heads + kv_heads, kv_heads)?.f_transpose(1, 2)?;
-            for (place, prompt) in prompts.iter().enumerate() {
-                let row =
-                    |tensor: &Tensor| tensor.f_narrow(0, place as i64, 1)?.f_narrow(2, 0, prompt.tokens.len() as i64);
-                cache.put(index, prompt.row, prompt.count, &row(&k)?, &row(&v)?)?;
-            }
-            let repeat = |tensor: &Tensor| {
-                let each = [b, kv_heads, heads / kv_heads, t, width];
-                tensor.f_unsqueeze(2)?.f_expand(each, false)?.f_reshape([b, heads, t, width])
-            };
-            let (k, v) = if heads == kv_heads { (k, v) } else { (repeat(&k)?, repeat(&v)?) };
-            let attended = Tensor::f_scaled_dot_product_attention(&q, &k, &v, None::<&Tensor>, 0.0, true, 1.0, false)?;
-            let attended = attended.f_transpose(1, 2)?.f_reshape([b * t, heads * width])?;
-            self.rest_of_layer(layer, &mut x, &attended)?;
-        }
-        Ok(x.f_index_select(0, &Tensor::f_from_slice(&ends)?.f_to_device(self.device.0)?)?)
-    }
-
-    /// Reads one token of each row, `ids` `[B]` at `positions` `[B]` of its sequence, and gives the logits of the next,
-    /// `[B, V]`.
-    pub(crate) fn step(&self, ids: &[i64], positions: &[i64], cache: &mut Cache, rotary: &Rotary) -> Result<Tensor> {
-        cache.advance();
-        let mut x = self.embed(ids)?;
+        let count = tokens.ids.len() as i64;
+        let mut x = self.embedding.f_index_select(0, &self.indices(&tokens.ids)?)?;
+        let places = if self.kernels { None } else { Some(Places::new(tokens, cache, rotary, self)?) };
         for (index, layer) in self.layers.iter().enumerate() {
             let qkv = layer.qkv_bias.f_addmm(&self.rms(&x)?, &layer.qkv)?;
-            let attended = if self.kernels {
-                kernels::attention(&self.shape, &qkv, rotary, positions, cache, index)?
-            } else {
-                self.attention(&qkv, rotary, positions, cache, index)?
+            self.normalise_heads(layer, &qkv.f_view([count, heads + 2 * kv_heads, width])?)?;
+            let attended = match &places {
+                None => kernels::attention(&self.shape, &qkv, rotary, tokens, cache, index)?,
+                Some(places) => self.attention(&qkv, places, cache.layer(index))?,
             };
             self.rest_of_layer(layer, &mut x, &attended)?;
         }
-        self.logits(&x)
+        self.logits(&x.f_index_select(0, &self.indices(&tokens.wanted)?)?)
     }
 
-    /// What [`kernels::attention`] does, by libtorch's operations.
-    fn attention(
-        &self,
-        qkv: &Tensor,
-        rotary: &Rotary,
-        positions: &[i64],
-        cache: &Cache,
-        layer: usize,
-    ) -> Result<Tensor> {
-        let b = positions.len() as i64;
+    fn indices(&self, indices: &[i64]) -> Result<Tensor> {
+        Ok(Tensor::f_from_slice(indices)?.f_to_device(self.device.0)?)
+    }
+
+    /// What [`kernels::attention`] does, by libtorch's operations: rows that go on by one token together, with the whole
+    /// cache behind a mask, and the others one by one.
+    fn attention(&self, qkv: &Tensor, places: &Places, cache: &LayerCache) -> Result<Tensor> {
         let (heads, kv_heads, width) = self.heads();
-        let positions = Tensor::f_from_slice(positions)?.f_to_device(self.device.0)?;
-        let table = |table: &Tensor| table.f_index_select(0, &positions)?.f_view([b, 1, width]);
-        let qkv = qkv.f_view([b, heads + 2 * kv_heads, width])?;
-        let qk = rotate(&qkv.f_narrow(1, 0, heads + kv_heads)?, &table(&rotary.cosine)?, &table(&rotary.sine)?)?;
-        let keys = qk.f_narrow(1, heads, kv_heads)?;
-        let filled = cache.append(layer, &keys, &qkv.f_narrow(1, heads + kv_heads, kv_heads)?)?;
-        let q = qk.f_narrow(1, 0, heads)?.f_reshape([b, kv_heads, heads / kv_heads, width])?;
-        let mut scores = q.f_matmul(&filled.keys.f_transpose(2, 3)?)?;
-        if let Some(mask) = filled.mask {
-            let _same = scores.f_add_(&mask.f_narrow(3, 0, cache.len())?)?;
+        let group = heads / kv_heads;
+        let qkv = qkv.f_view([-1, heads + 2 * kv_heads, width])?;
+        let qk = rotate(&qkv.f_narrow(1, 0, heads + kv_heads)?, &places.cosine, &places.sine)?;
+        let put = |to: &Tensor, from: Tensor| {
+            to.f_view([-1, width])?.f_index_copy_(0, &places.flat, &from.f_reshape([-1, width])?)
+        };
+        let _same = put(&cache.keys, qk.f_narrow(1, heads, kv_heads)?)?;
+        let _same = put(&cache.values, qkv.f_narrow(1, heads + kv_heads, kv_heads)?)?;
+        let q = qk.f_narrow(1, 0, heads)?;
+        let out = q.f_empty_like()?;
+        if let Some(Singles { tokens, rows, mask }) = &places.singles {
+            let longest = mask.size()[3];
+            let queries = Tensor::f_zeros([cache.keys.size()[0], heads, width], (Kind::Float, self.device.0))?;
+            let _same = queries.shallow_clone().f_index_copy_(0, rows, &q.f_index_select(0, tokens)?)?;
+            let keys = cache.keys.f_narrow(2, 0, longest)?.f_transpose(2, 3)?;
+            let queries = queries.f_view([-1, kv_heads, group, width])?;
+            let scores = queries.f_matmul(&keys)?.f_add(mask)?.f_softmax(-1, Kind::Float)?;
+            let attended = scores.f_matmul(&cache.values.f_narrow(2, 0, longest)?)?.f_view([-1, heads, width])?;
+            let _same = out.shallow_clone().f_index_copy_(0, tokens, &attended.f_index_select(0, rows)?)?;
         }
-        Ok(scores.f_softmax(-1, Kind::Float)?.f_matmul(&filled.values)?.f_view([b, heads * width])?)
+        for Run { start, row, position, length } in &places.runs {
+            let filled = position + length;
+            let past = |tensor: &Tensor| {
+                let each = [1, kv_heads, group, filled, width];
+                let past = tensor.f_narrow(0, *row, 1)?.f_narrow(2, 0, filled)?.f_unsqueeze(2)?;
+                past.f_expand(each, false)?.f_reshape([1, heads, filled, width])
+            };
+            let queries = q.f_narrow(0, *start, *length)?.f_transpose(0, 1)?.f_unsqueeze(0)?;
+            let options = (Kind::Bool, self.device.0);
+            let mask = Tensor::f_ones([*length, filled], options)?.f_tril(*position)?;
+            let attended = Tensor::f_scaled_dot_product_attention(
+                &queries,
+                &past(&cache.keys)?,
+                &past(&cache.values)?,
+                Some(&mask),
+                0.0,
+                false,
+                1.0,
+                false,
+            )?;
+            out.f_narrow(0, *start, *length)?.f_copy_(&attended.f_squeeze_dim(0)?.f_transpose(0, 1)?)?;
+        }
+        Ok(out.f_view([-1, heads * width])?)
     }
 
     /// Adds the output projection and the feed-forward layer to the residual stream, in place.
@@ -239,12 +246,20 @@ impl Decoder {
         Ok(())
     }
 
-    fn heads(&self) -> (i64, i64, i64) {
-        (self.shape.heads as i64, self.shape.kv_heads as i64, self.shape.head_dim() as i64)
+    /// Normalises the heads of q and k, in place, where the family does: `qkv` is `[..., H + 2 K, C]`.
+    fn normalise_heads(&self, layer: &Layer, qkv: &Tensor) -> Result<()> {
+        let Some(norm) = &layer.qk_norm else {
+            return Ok(());
+        };
+        let mut qk = qkv.f_narrow(-2, 0, norm.size()[0])?;
+        let mut scale = qk.f_square()?.f_mean_dim(-1, true, Kind::Float)?;
+        let _same = scale.f_add_scalar_(self.shape.rms_norm_eps)?.f_rsqrt_()?;
+        let _same = qk.f_mul_(&scale)?.f_mul_(norm)?;
+        Ok(())
     }
 
-    fn embed(&self, ids: &[i64]) -> Result<Tensor> {
-        Ok(self.embedding.f_index_select(0, &Tensor::f_from_slice(ids)?.f_to_device(self.device.0)?)?)
+    fn heads(&self) -> (i64, i64, i64) {
+        (self.shape.heads as i64, self.shape.kv_heads as i64, self.shape.head_dim() as i64)
     }
 
     /// RMSNorm without a weight.
@@ -259,6 +274,79 @@ impl Decoder {
 
     fn logits(&self, x: &Tensor) -> Result<Tensor> {
         Ok(self.rms(x)?.f_mm(&self.head)?)
+    }
+}
+
+/// Where the tokens of a pass stand, for [`Decoder::attention`].
+struct Places {
+    /// `[N, 1, C]`.
+    cosine: Tensor,
+    /// `[N, 1, C]`.
+    sine: Tensor,
+    /// `[N K]`: where keys and values go in the cache, seen as `[B K S, C]`.
+    flat: Tensor,
+    singles: Option<Singles>,
+    runs: Vec<Run>,
+}
+
+/// Rows of which there is one token.
+struct Singles {
+    /// The tokens.
+    tokens: Tensor,
+    /// Their rows.
+    rows: Tensor,
+    /// `[B, 1, 1, longest]`: 0 where a row may look, minus infinity beyond.
+    mask: Tensor,
+}
+
+/// Several tokens of one row.
+struct Run {
+    start: i64,
+    row: i64,
+    position: i64,
+    length: i64,
+}
+
+impl Places {
+    fn new(tokens: &Tokens, cache: &Cache, rotary: &Rotary, decoder: &Decoder) -> Result<Self> {
+        let (rows, kv_heads, slots, _) = cache.layer(0).keys.size4()?;
+        let mut runs: Vec<Run> = Vec::new();
+        for (index, (row, position)) in tokens.rows.iter().zip(&tokens.positions).enumerate() {
+            match runs.last_mut() {
+                Some(run) if run.row == *row && run.position + run.length == *position => run.length += 1,
+                _ => runs.push(Run { start: index as i64, row: *row, position: *position, length: 1 }),
+            }
+        }
+        let (single, runs): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(|run| run.length == 1);
+        let longest = single.iter().map(|run| run.position + 1).max().unwrap_or(0) as usize;
+        // Rows without a token look at their first position; nobody looks at what comes out.
+        let mut mask = vec![f32::NEG_INFINITY; rows as usize * longest];
+        for row in mask.chunks_exact_mut(longest.max(1)) {
+            row[0] = 0.0;
+        }
+        for run in &single {
+            mask[run.row as usize * longest..][..=run.position as usize].fill(0.0);
+        }
+        let singles = if single.is_empty() {
+            None
+        } else {
+            let column = |of: fn(&Run) -> i64| decoder.indices(&single.iter().map(of).collect::<Vec<_>>());
+            let mask = Tensor::f_from_slice(&mask)?.f_to_device(decoder.device.0)?;
+            Some(Singles {
+                tokens: column(|run| run.start)?,
+                rows: column(|run| run.row)?,
+                mask: mask.f_view([rows, 1, 1, longest as i64])?,
+            })
+        };
+        let flat: Vec<i64> = tokens
+            .rows
+            .iter()
+            .zip(&tokens.positions)
+            .flat_map(|(row, position)| (0..kv_heads).map(move |k| (row * kv_heads + k) * slots + position))
+            .collect();
+        let positions = decoder.indices(&tokens.positions)?;
+        let at = |table: &Tensor| table.f_index_select(0, &positions)?.f_unsqueeze(1);
+        Ok(Self { cosine: at(&rotary.cosine)?, sine: at(&rotary.sine)?, flat: decoder.indices(&flat)?, singles, runs })
     }
 }
 

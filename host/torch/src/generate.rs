@@ -1,30 +1,22 @@
-//! Sampling answers to a batch of prompts.
+//! Sampling answers to a batch of prompts, each a conversation of one response.
 
-use std::cmp::Reverse;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use accredit_core::rng::Stream;
-use tch::{Kind, Tensor};
 
-use crate::cache::Cache;
-use crate::decode::{Decoder, Prompt};
+use crate::decode::Decoder;
 use crate::device::set_threads;
 use crate::error::{Error, Result};
-use crate::head::extend;
-use crate::qwen2::Model;
-use crate::rotary::Rotary;
-use crate::rows::check_tokens;
-use crate::sample::{Sampling, argmax};
-use crate::shim::InferenceMode;
-
-/// Finished rows leave the batch when at most this share of it is still alive.
-const COMPACT_AT: f64 = 0.9;
+use crate::model::Model;
+use crate::sample::Sampling;
+use crate::session::{Ask, Ends, Generated, Session};
 
 /// What to sample. The slices over prompts are of one length.
 #[derive(Clone, Copy, Debug)]
 pub struct Generation<'a> {
-    /// Token ids, none of them empty. Equal ones next to each other (a group) are read once.
+    /// Token ids, none of them empty. What they begin with alike is read once.
     pub prompts: &'a [&'a [u32]],
     /// The noise of each answer: token i of it is drawn with `uniform(i)` of its stream and nothing else.
     pub noise: &'a [Stream],
@@ -32,37 +24,13 @@ pub struct Generation<'a> {
     pub max_new_tokens: &'a [usize],
     /// Ids that end an answer, and belong to it.
     pub stop: &'a [u32],
-    /// Logits are divided by it; 0 takes the likeliest token.
-    pub temperature: f32,
-    /// Only so many likeliest tokens.
-    pub top_k: Option<usize>,
-    /// Only the likeliest tokens that together reach this share, after `top_k`.
-    pub top_p: Option<f32>,
+    /// How tokens are drawn.
+    pub sampling: Sampling,
     /// The prompts are dealt to so many threads in equal parts, in order; each uses one thread in libtorch. Logits may
     /// depend on it in their last bits. On a GPU one is used.
     pub threads: usize,
     /// Looked at before every token; true ends with [`Error::Cancelled`].
     pub cancelled: Option<&'a AtomicBool>,
-}
-
-/// Why an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StopReason {
-    /// A stop token, which is its last token.
-    Stop,
-    /// The limit of new tokens.
-    Length,
-}
-
-/// An answer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Generated {
-    /// The sampled ids.
-    pub tokens: Vec<u32>,
-    /// ln of the probability that each had when it was drawn: with temperature, top-k and top-p; 0 for temperature 0.
-    pub logprobs: Vec<f32>,
-    /// Why it ended.
-    pub stop: StopReason,
 }
 
 /// Samples from a model as it was when the sampler was made.
@@ -83,42 +51,29 @@ impl Model {
 }
 
 impl Sampler {
+    /// A session for conversations of several responses, with room for so many at once. It belongs to the thread that
+    /// uses it. Errors: sampling settings out of range, no room at all.
+    pub fn session<'a>(
+        &self,
+        places: usize,
+        sampling: Sampling,
+        stop: &[u32],
+        ends: Option<Ends<'a>>,
+    ) -> Result<Session<'a>> {
+        let decoder = (self.decoder.share(), self.made_at, Arc::clone(&self.version));
+        Session::new(decoder, places, sampling, stop, ends)
+    }
+
+    /// How many threads sampling can use of so many.
+    pub fn threads(&self, threads: usize) -> usize {
+        if self.decoder.device().is_cpu() { threads.max(1) } else { 1 }
+    }
+
     /// One answer per prompt, in the order of the prompts.
     ///
     /// Errors: arguments of different lengths or out of range, an empty prompt, an id outside the vocabulary, a prompt
     /// that leaves too few positions, a model that has changed since, logits that are not finite, a cancelled run.
     pub fn generate(&self, generation: &Generation) -> Result<Vec<Generated>> {
-        if self.version.load(Ordering::Acquire) != self.made_at {
-            return Err(Error::Stale { what: "sampler" });
-        }
-        let sampling =
-            Sampling { temperature: generation.temperature, top_k: generation.top_k, top_p: generation.top_p };
-        sampling.check()?;
-        self.check(generation)?;
-        let shards = if self.decoder.device().is_cpu() { generation.threads } else { 1 };
-        let size = generation.prompts.len().div_ceil(shards).max(1);
-        let starts: Vec<usize> = (0..generation.prompts.len()).step_by(size).collect();
-        std::thread::scope(|scope| {
-            let shards: Vec<_> = starts
-                .into_iter()
-                .map(|start| {
-                    let end = generation.prompts.len().min(start + size);
-                    let decoder = self.decoder.share();
-                    scope.spawn(move || {
-                        set_threads(1);
-                        Shard { decoder, generation, sampling, start, end }.run()
-                    })
-                })
-                .collect();
-            let mut answers = Vec::with_capacity(generation.prompts.len());
-            for shard in shards {
-                answers.extend(shard.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
-            }
-            Ok(answers)
-        })
-    }
-
-    fn check(&self, generation: &Generation) -> Result<()> {
         let prompts = generation.prompts.len();
         for (name, len) in [("noise", generation.noise.len()), ("max_new_tokens", generation.max_new_tokens.len())] {
             if len != prompts {
@@ -128,136 +83,53 @@ impl Sampler {
         if generation.threads == 0 {
             return Err(Error::argument("threads", "must be at least 1"));
         }
-        let shape = self.decoder.shape();
-        for (row, (prompt, new)) in generation.prompts.iter().zip(generation.max_new_tokens).enumerate() {
-            if prompt.is_empty() {
-                return Err(Error::argument("prompts", format!("prompt {row} is empty")));
-            }
-            check_tokens(row, prompt, shape)?;
-            let tokens = prompt.len().saturating_add(*new);
-            if tokens > shape.max_positions {
-                return Err(Error::TooLong { row, tokens, max_positions: shape.max_positions });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The prompts `start..end` of a generation, sampled by one thread.
-struct Shard<'a> {
-    decoder: Decoder,
-    generation: &'a Generation<'a>,
-    sampling: Sampling,
-    start: usize,
-    end: usize,
-}
-
-/// One row of the running batch.
-struct Live {
-    /// Index of its prompt.
-    prompt: usize,
-    answer: Generated,
-    finished: bool,
-}
-
-impl Shard<'_> {
-    fn run(&self) -> Result<Vec<Generated>> {
-        let _no_grad = tch::no_grad_guard();
-        let _inference = InferenceMode::enter()?;
-        let empty = Generated { tokens: Vec::new(), logprobs: Vec::new(), stop: StopReason::Length };
-        let mut answers = vec![empty.clone(); self.end - self.start];
-        let prompts = self.distinct_prompts();
-        if prompts.is_empty() {
-            return Ok(answers);
-        }
-        let mut rows: Vec<Live> = prompts
-            .iter()
-            .flat_map(|(_, members)| members)
-            .map(|prompt| Live { prompt: *prompt, answer: empty.clone(), finished: false })
-            .collect();
-        let lengths: Vec<usize> = rows.iter().map(|row| self.generation.prompts[row.prompt].len()).collect();
-        let most_new = rows.iter().map(|row| self.generation.max_new_tokens[row.prompt]).max().unwrap_or(0);
-        let longest = lengths.iter().copied().max().unwrap_or(0);
-        let rotary = Rotary::new(self.decoder.shape(), longest + most_new, self.decoder.device())?;
-        let mut cache = Cache::new(self.decoder.shape(), &lengths, most_new, self.decoder.device())?;
-        let mut row = 0;
-        let placed = prompts.iter().map(|(tokens, members)| {
-            row += members.len();
-            Prompt { tokens, row: row - members.len(), count: members.len() }
-        });
-        let mut logits = self.decoder.prefill(&placed.collect::<Vec<_>>(), &cache, &rotary)?;
-        loop {
-            if self.generation.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
-                return Err(Error::Cancelled);
-            }
-            self.draw(&logits, &mut rows)?;
-            let alive: Vec<i64> = (0..rows.len()).filter(|row| !rows[*row].finished).map(|row| row as i64).collect();
-            if alive.len() as f64 <= COMPACT_AT * rows.len() as f64 {
-                for row in rows.extract_if(.., |row| row.finished) {
-                    answers[row.prompt - self.start] = row.answer;
-                }
-                if alive.is_empty() {
-                    return Ok(answers);
-                }
-                cache.keep(&alive)?;
-            }
-            // A finished row that is still in the batch reads something, and nobody looks at what comes out.
-            let ids: Vec<i64> =
-                rows.iter().map(|row| row.answer.tokens.last().map_or(0, |id| i64::from(*id))).collect();
-            let positions: Vec<i64> = rows
-                .iter()
-                .map(|row| (self.generation.prompts[row.prompt].len() + row.answer.tokens.len() - 1) as i64)
+        let size = prompts.div_ceil(self.threads(generation.threads)).max(1);
+        let shards: Vec<_> = (0..prompts).step_by(size).map(|start| start..prompts.min(start + size)).collect();
+        let session = |shard: Range<usize>| {
+            let session = self.session(shard.len(), generation.sampling, generation.stop, None)?;
+            Ok((shard, session))
+        };
+        let shards = shards.into_iter().map(session).collect::<Result<Vec<_>>>()?;
+        std::thread::scope(|scope| {
+            let shards: Vec<_> = shards
+                .into_iter()
+                .map(|(shard, session)| {
+                    scope.spawn(move || {
+                        set_threads(1);
+                        answer(session, generation, shard)
+                    })
+                })
                 .collect();
-            logits = self.decoder.step(&ids, &positions, &mut cache, &rotary)?;
-        }
-    }
-
-    /// Prompts to be answered, the longest first, each with the indices of those equal to it and next to it.
-    fn distinct_prompts(&self) -> Vec<(&[u32], Vec<usize>)> {
-        let mut distinct: Vec<(&[u32], Vec<usize>)> = Vec::new();
-        for index in (self.start..self.end).filter(|index| self.generation.max_new_tokens[*index] > 0) {
-            let tokens = self.generation.prompts[index];
-            match distinct.last_mut() {
-                Some((before, members)) if *before == tokens => members.push(index),
-                _ => distinct.push((tokens, vec![index])),
+            let mut answers = Vec::with_capacity(prompts);
+            for shard in shards {
+                answers.extend(shard.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?);
             }
-        }
-        distinct.sort_by_key(|(tokens, _)| Reverse(tokens.len()));
-        distinct
+            Ok(answers)
+        })
     }
+}
 
-    /// Draws the next token of every row that is not finished from the logits `[B, V]`.
-    fn draw(&self, logits: &Tensor, rows: &mut [Live]) -> Result<()> {
-        let vocab_size = self.decoder.shape().vocab_size;
-        let mut numbers = Vec::new();
-        let temperature = self.sampling.temperature;
-        if self.sampling.is_greedy() {
-            extend(&mut numbers, logits)?;
-        } else if temperature == 1.0 {
-            extend(&mut numbers, &logits.f_softmax(-1, Kind::Float)?)?;
-        } else {
-            let scaled = logits.f_div_scalar(f64::from(temperature))?;
-            extend(&mut numbers, &scaled.f_softmax(-1, Kind::Float)?)?;
-        }
-        for (row, numbers) in rows.iter_mut().zip(numbers.chunks_exact(vocab_size)).filter(|(row, _)| !row.finished) {
-            let position = row.answer.tokens.len();
-            let drawn = if self.sampling.is_greedy() {
-                argmax(numbers).map(|id| (id, 0.0))
-            } else {
-                self.sampling.draw(numbers, self.generation.noise[row.prompt].uniform(position as u64))
-            };
-            let (id, logprob) = drawn.ok_or(Error::Logits { prompt: row.prompt, position })?;
-            row.answer.tokens.push(id);
-            row.answer.logprobs.push(logprob);
-            if self.generation.stop.contains(&id) {
-                row.answer.stop = StopReason::Stop;
-                row.finished = true;
-            } else {
-                row.finished = row.answer.tokens.len() == self.generation.max_new_tokens[row.prompt];
-            }
-        }
-        Ok(())
+/// The answers to some of the prompts.
+fn answer(mut session: Session<'_>, generation: &Generation, prompts: Range<usize>) -> Result<Vec<Generated>> {
+    let mut answers = vec![Generated::EMPTY; prompts.len()];
+    for conversation in prompts.clone().filter(|prompt| generation.max_new_tokens[*prompt] > 0) {
+        session.ask(Ask {
+            conversation,
+            row: generation.prompts[conversation],
+            noise: generation.noise[conversation],
+            max_new_tokens: generation.max_new_tokens[conversation],
+        })?;
     }
+    while session.busy() > 0 {
+        if generation.cancelled.is_some_and(|cancelled| cancelled.load(Ordering::Relaxed)) {
+            return Err(Error::Cancelled);
+        }
+        for (conversation, answer) in session.step()? {
+            session.close(conversation);
+            answers[conversation - prompts.start] = answer;
+        }
+    }
+    Ok(answers)
 }
 
 #[cfg(test)]
@@ -266,6 +138,7 @@ mod tests {
 
     use super::*;
     use crate::device::Device;
+    use crate::session::StopReason;
     use crate::{AdamW, ModelConfig, Optimizer, Row, Shape, SpecialIds, Wanted};
 
     fn model() -> Model {
@@ -319,9 +192,7 @@ mod tests {
                 noise: &self.noise,
                 max_new_tokens: &self.max_new_tokens,
                 stop: &[4],
-                temperature: 1.0,
-                top_k: None,
-                top_p: None,
+                sampling: Sampling::default(),
                 threads: 1,
                 cancelled: None,
             };
@@ -387,8 +258,9 @@ mod tests {
     fn sampled_logprobs_are_those_of_the_training_kernels() {
         let (model, request) = (model(), Request::new());
         for temperature in [1.0, 0.7] {
-            let answers =
-                request.try_run(&model.sampler().unwrap(), |generation| generation.temperature = temperature).unwrap();
+            let answers = request
+                .try_run(&model.sampler().unwrap(), |generation| generation.sampling.temperature = temperature)
+                .unwrap();
             let data: Vec<(Vec<u32>, Vec<u32>)> = request
                 .prompts
                 .iter()
@@ -413,8 +285,8 @@ mod tests {
     #[test]
     fn greedy_is_the_likeliest_token_with_certainty() {
         let (sampler, request) = (model().sampler().unwrap(), Request::new());
-        let greedy = request.try_run(&sampler, |generation| generation.temperature = 0.0).unwrap();
-        let best = request.try_run(&sampler, |generation| generation.top_k = Some(1)).unwrap();
+        let greedy = request.try_run(&sampler, |generation| generation.sampling.temperature = 0.0).unwrap();
+        let best = request.try_run(&sampler, |generation| generation.sampling.top_k = Some(1)).unwrap();
         assert_eq!(greedy, best);
         assert!(greedy.iter().flat_map(|answer| &answer.logprobs).all(|logprob| *logprob == 0.0));
     }
@@ -428,7 +300,7 @@ mod tests {
             change(&mut request);
             request.run_error(&sampler)
         };
-        assert_eq!(error(&|r| r.prompts[2].clear()), "prompts: prompt 2 is empty");
+        assert_eq!(error(&|r| r.prompts[2].clear()), "row: that of conversation 2 is empty");
         assert_eq!(error(&|r| r.prompts[2][1] = 23), "row 2, position 1: token id 23 is outside the vocabulary of 23");
         assert_eq!(error(&|r| r.max_new_tokens[0] = 2047), "row 0: 2049 tokens, but the model has 2048 positions");
         assert_eq!(error(&|r| r.noise.truncate(11)), "noise: 11 for 12 prompts");
@@ -441,9 +313,7 @@ mod tests {
             noise: &request.noise,
             max_new_tokens: &request.max_new_tokens,
             stop: &[],
-            temperature: 1.0,
-            top_k: None,
-            top_p: None,
+            sampling: Sampling::default(),
             threads: 2,
             cancelled: Some(&cancelled),
         };

@@ -4,6 +4,7 @@ use tch::{Kind, Tensor};
 
 use crate::cache::Cache;
 use crate::config::Shape;
+use crate::decode::Tokens;
 use crate::error::{Error, Result};
 use crate::rotary::Rotary;
 
@@ -12,18 +13,17 @@ unsafe extern "C" {
         qkv: *const f32,
         cosine: *const f32,
         sine: *const f32,
+        rows: *const i64,
         positions: *const i64,
-        firsts: *const i64,
         keys: *mut f32,
         values: *mut f32,
         scratch: *mut f32,
         out: *mut f32,
-        rows: i64,
+        tokens: i64,
         heads: i64,
         kv_heads: i64,
         width: i64,
         slots: i64,
-        last: i64,
     );
     fn accredit_decode_rms(x: *const f32, out: *mut f32, rows: i64, n: i64, eps: f32);
     fn accredit_decode_swiglu(gate_up: *const f32, out: *mut f32, rows: i64, inner: i64);
@@ -42,47 +42,48 @@ fn empty(shape: [i64; 2]) -> Result<Tensor> {
     Ok(Tensor::f_empty(shape, (Kind::Float, tch::Device::Cpu))?)
 }
 
-/// Rotates queries and keys, puts keys and values into the last slot of a layer's cache, and attends to each row's
-/// slots. `qkv` is `[B, (H + 2 K) C]`, queries scaled; `positions` `[B]`; gives `[B, H C]`.
+/// Rotates queries and keys of N tokens, puts keys and values into a layer's cache, and attends to each token's row up to
+/// it. `qkv` is `[N, (H + 2 K) C]`, queries scaled; gives `[N, H C]`.
 pub(crate) fn attention(
     shape: &Shape,
     qkv: &Tensor,
     rotary: &Rotary,
-    positions: &[i64],
+    tokens: &Tokens,
     cache: &Cache,
     layer: usize,
 ) -> Result<Tensor> {
-    let rows = positions.len() as i64;
+    let count = tokens.ids.len() as i64;
     let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
-    let (layer, last) = (cache.layer(layer), cache.len());
-    let slots = layer.keys.size()[2];
+    let layer = cache.layer(layer);
+    let (rows, slots) = (layer.keys.size()[0], layer.keys.size()[2]);
     let tables = [rotary.cosine.size()[0], width];
     let in_range = |limit: i64| move |n: &i64| (0..limit).contains(n);
-    let rows_fit = cache.firsts().len() as i64 == rows && cache.firsts().iter().all(in_range(last));
-    if !(rows_fit && last <= slots && positions.iter().all(in_range(tables[0]))) {
-        return Err(Error::torch("a decoding step does not fit its cache"));
+    let lengths_fit = tokens.rows.len() == tokens.ids.len() && tokens.positions.len() == tokens.ids.len();
+    let places_fit =
+        tokens.rows.iter().all(in_range(rows)) && tokens.positions.iter().all(in_range(slots.min(tables[0])));
+    if !(lengths_fit && places_fit) {
+        return Err(Error::torch("the tokens of a pass do not fit its cache"));
     }
-    let out = empty([rows, heads * width])?;
+    let out = empty([count, heads * width])?;
     let mut scratch = vec![0.0_f32; (heads / kv_heads * width + 2 * slots) as usize];
-    // SAFETY: `dense` has checked type, place and shape of every array, and the lines above that positions lie in the
-    // tables, and first and last slots in the cache. The cache belongs to the calling thread alone.
+    // SAFETY: `dense` has checked type, place and shape of every array, and the lines above that rows and positions lie in
+    // the cache and the tables. The cache belongs to the calling thread alone.
     unsafe {
         accredit_decode_attention(
-            dense(qkv, &[rows, (heads + 2 * kv_heads) * width])?,
+            dense(qkv, &[count, (heads + 2 * kv_heads) * width])?,
             dense(&rotary.cosine, &tables)?,
             dense(&rotary.sine, &tables)?,
-            positions.as_ptr(),
-            cache.firsts().as_ptr(),
+            tokens.rows.as_ptr(),
+            tokens.positions.as_ptr(),
             dense(&layer.keys, &[rows, kv_heads, slots, width])?,
             dense(&layer.values, &[rows, kv_heads, slots, width])?,
             scratch.as_mut_ptr(),
-            dense(&out, &[rows, heads * width])?,
-            rows,
+            dense(&out, &[count, heads * width])?,
+            count,
             heads,
             kv_heads,
             width,
             slots,
-            last,
         );
     }
     Ok(out)
@@ -148,35 +149,54 @@ mod tests {
         assert!(swiglu(&x).unwrap().isnan().all().int64_value(&[]) == 1);
     }
 
-    /// Against libtorch over random rows, for widths and group sizes that use every path of the kernel, many slots, and
-    /// rows that begin at different slots.
+    /// Against libtorch over random tokens, for widths and group sizes that use every path of the kernel: rows that are
+    /// read whole, rows that go on by several tokens, and rows that go on by one.
     #[test]
     fn attention_is_libtorchs() {
         for (heads, kv_heads, width) in [(4, 2, 32), (3, 1, 40), (2, 2, 2), (6, 2, 12)] {
             let shape = Shape { heads, kv_heads, head_dim: Some(width), layers: 1, ..Shape::default() };
             let device = crate::device::Device::CPU;
             let rotary = Rotary::new(&shape, 60, device).unwrap();
-            let lengths = [50_usize, 3, 31];
-            let mut cache = Cache::new(&shape, &lengths, 1, device).unwrap();
+            let cache = Cache::new(&shape, 3, 60, device).unwrap();
             let (h, k, c) = (heads as i64, kv_heads as i64, width as i64);
-            let prompts: Vec<(Tensor, Tensor)> =
-                lengths.iter().map(|t| (random(&[1, k, *t as i64, c]), random(&[1, k, *t as i64, c]))).collect();
-            for (row, (keys, values)) in prompts.iter().enumerate() {
-                cache.put(0, row, 1, keys, values).unwrap();
+            // Heads of all tokens of the three rows, and how many of them come in each of three passes.
+            let lengths = [51_i64, 4, 31];
+            let all: Vec<Tensor> = lengths.iter().map(|t| random(&[*t, (h + 2 * k) * c])).collect();
+            let cuts = [[0_i64, 50, 51, 51], [0, 3, 4, 4], [0, 0, 30, 31]];
+            let mut ours: [Vec<Tensor>; 3] = Default::default();
+            for pass in 0..3 {
+                let mut tokens = Tokens::default();
+                let mut parts = Vec::new();
+                for (row, cut) in cuts.iter().enumerate() {
+                    let (start, end) = (cut[pass], cut[pass + 1]);
+                    parts.push(all[row].narrow(0, start, end - start));
+                    for position in start..end {
+                        tokens.push(0, row, position as usize);
+                    }
+                }
+                let out = attention(&shape, &Tensor::cat(&parts, 0), &rotary, &tokens, &cache, 0).unwrap();
+                for (n, row) in tokens.rows.iter().enumerate() {
+                    ours[*row as usize].push(out.get(n as i64));
+                }
             }
-            cache.advance();
-            let qkv = random(&[3, (h + 2 * k) * c]);
-            let positions = [50, 3, 31];
-            let ours = attention(&shape, &qkv, &rotary, &positions, &cache, 0).unwrap();
-            for (row, (keys, values)) in prompts.iter().enumerate() {
-                let at = |table: &Tensor| table.get(positions[row]);
-                let heads = qkv.get(row as i64).view([h + 2 * k, c]);
+            for (row, length) in lengths.iter().enumerate() {
+                let heads = all[row].view([*length, h + 2 * k, c]);
+                let at = |table: &Tensor| table.narrow(0, 0, *length).unsqueeze(1);
                 let turned = &heads * at(&rotary.cosine) + heads.roll(c / 2, -1) * at(&rotary.sine);
-                let keys = Tensor::cat(&[keys.squeeze_dim(0), turned.narrow(0, h, k).unsqueeze(1)], 1);
-                let values = Tensor::cat(&[values.squeeze_dim(0), heads.narrow(0, h + k, k).unsqueeze(1)], 1);
-                let queries = turned.narrow(0, 0, h).view([k, h / k, c]);
-                let expected = queries.matmul(&keys.transpose(1, 2)).softmax(-1, Kind::Float).matmul(&values);
-                let off = (ours.get(row as i64) - expected.view([-1])).abs().max().double_value(&[]);
+                let by_heads = |tensor: Tensor| tensor.transpose(0, 1).unsqueeze(0);
+                let repeat = |tensor: Tensor| by_heads(tensor.repeat_interleave_self_int(h / k, 1, None));
+                let expected = Tensor::scaled_dot_product_attention(
+                    &by_heads(turned.narrow(1, 0, h)),
+                    &repeat(turned.narrow(1, h, k)),
+                    &repeat(heads.narrow(1, h + k, k)),
+                    None::<&Tensor>,
+                    0.0,
+                    true,
+                    1.0,
+                    false,
+                );
+                let expected = expected.squeeze_dim(0).transpose(0, 1).reshape([*length, h * c]);
+                let off = (Tensor::stack(&ours[row], 0) - expected).abs().max().double_value(&[]);
                 assert!(off < 1e-5, "{off}");
             }
         }

@@ -8,13 +8,14 @@
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `qwen2.rs` | the architecture, forward over whole rows |
+//! | `families/` | Qwen2, Qwen3, Llama: what their configurations say, and in what they differ |
+//! | `model.rs` | the architecture, forward over whole rows |
 //! | `weights.rs` | all weights in one flat buffer; Hugging Face folders |
 //! | `head.rs` | the output layer: log-prob, entropy and energy of target tokens, and the way back |
 //! | `score.rs`, `train.rs` | columns without and with gradients |
 //! | `critic.rs` | values from a linear head, on the policy's trunk or on one of its own |
 //! | `optimizer.rs` | AdamW over the flat buffer |
-//! | `generate.rs`, `decode.rs`, `cache.rs`, `sample.rs` | sampling with a KV cache |
+//! | `session.rs`, `generate.rs`, `decode.rs`, `cache.rs`, `sample.rs` | sampling with a KV cache |
 //! | `kernels.rs`, `shim.rs` | what is written in C++: decoding kernels for the CPU, what tch does not bind |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -25,19 +26,21 @@ mod critic;
 mod decode;
 mod device;
 mod error;
+mod families;
 mod files;
 mod generate;
 mod head;
 mod kernels;
 mod listed;
+mod model;
 mod optimizer;
 #[cfg(test)]
 mod parity;
-mod qwen2;
 mod rotary;
 mod rows;
 mod sample;
 mod score;
+mod session;
 mod shim;
 mod train;
 mod weights;
@@ -46,10 +49,14 @@ pub use config::{ModelConfig, Shape, SpecialIds};
 pub use critic::{Critic, TrunkGradient, Values};
 pub use device::{Device, Selection, select, set_threads};
 pub use error::{Error, Result};
-pub use generate::{Generated, Generation, Sampler, StopReason};
+pub use families::Family;
+pub use generate::{Generation, Sampler};
 pub use listed::Listed;
+pub use model::Model;
 pub use optimizer::{AdamW, Optimizer, StepReport};
-pub use qwen2::Model;
+pub use rotary::Stretch;
 pub use rows::{Row, passes};
+pub use sample::Sampling;
 pub use score::{Scores, Wanted};
+pub use session::{Ask, Ends, Generated, Session, StopReason};
 pub use train::{Derivatives, Fresh};

@@ -5,7 +5,7 @@ use tch::Tensor;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::head::Head;
-use crate::qwen2::Model;
+use crate::model::Model;
 use crate::rows::{self, Row};
 use crate::score::{check_temperature, in_passes};
 
@@ -51,7 +51,7 @@ impl Model {
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(self.head(), 1.0);
         // Ids are exact in 32-bit floats up to 2^24.
-        let [ids] = in_passes(rows, tokens_per_pass, self.device(), |batch, _| {
+        let [ids] = in_passes(rows, tokens_per_pass, self.trunk(), |batch, _| {
             Ok([head.likeliest(&self.hidden_of_targets(batch)?, k as i64)?])
         })?;
         Ok(ids.into_iter().map(|id| id as u32).collect())
@@ -83,7 +83,7 @@ impl Model {
         listed.check(targets, shape.vocab_size)?;
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(self.head(), f64::from(temperature));
-        let [logprob] = in_passes(rows, tokens_per_pass, self.device(), |batch, pass| {
+        let [logprob] = in_passes(rows, tokens_per_pass, self.trunk(), |batch, pass| {
             let places = pass.iter().map(|row| starts[*row]..starts[*row] + rows[*row].targets.len());
             let ids: Vec<u32> =
                 places.flat_map(|range| &listed.ids[range.start * listed.k..range.end * listed.k]).copied().collect();

@@ -12,11 +12,11 @@ use tch::{Kind, Tensor};
 
 use crate::critic::Critic;
 use crate::error::{Error, Result};
-use crate::qwen2::Model;
+use crate::model::Model;
 use crate::shim::{self, AdamWStep};
 use crate::weights::{F32View, Weights, f32_bytes, write_safetensors};
 
-/// The constants of AdamW. Weight decay acts on every weight, norms and biases too.
+/// The constants of AdamW. Weight decay acts on matrices; norms and biases have none.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
     /// Learning rate; each step may be given another one.
@@ -52,6 +52,8 @@ pub struct StepReport {
 #[derive(Debug)]
 pub struct Optimizer {
     constants: AdamW,
+    /// Parts of the flat buffers in a row: their lengths, and whether weight decay is for them.
+    parts: Vec<(usize, bool)>,
     /// Shared with the model, as is the gradient; all four of one length.
     weights: Tensor,
     gradient: Tensor,
@@ -76,10 +78,11 @@ impl Optimizer {
     fn over(weights: &Weights, constants: AdamW) -> Result<Self> {
         constants.check()?;
         let (gradient, _) = weights.gradient.as_ref().ok_or(Error::Frozen)?;
-        let version = Arc::clone(&weights.version);
+        let (version, parts) = (Arc::clone(&weights.version), weights.decay_parts());
         let weights = weights.flat.shallow_clone();
         Ok(Self {
             constants,
+            parts,
             first_moment: weights.f_zeros_like()?,
             second_moment: weights.f_zeros_like()?,
             gradient: gradient.shallow_clone(),
@@ -118,8 +121,21 @@ impl Optimizer {
             let _same = self.gradient.f_mul_scalar_(self.constants.max_grad_norm / grad_norm)?;
         }
         let AdamW { beta1, beta2, eps, weight_decay, .. } = self.constants;
-        let constants = AdamWStep { step: self.steps + 1, lr, beta1, beta2, weight_decay, eps };
-        shim::fused_adamw(&self.weights, &self.gradient, &self.first_moment, &self.second_moment, &constants)?;
+        let mut start = 0;
+        for (len, decays) in &self.parts {
+            let part = |flat: &Tensor| flat.f_narrow(0, start, *len as i64);
+            let weight_decay = if *decays { weight_decay } else { 0.0 };
+            let constants = AdamWStep { step: self.steps + 1, lr, beta1, beta2, weight_decay, eps };
+            let (weights, gradient) = (part(&self.weights)?, part(&self.gradient)?);
+            shim::fused_adamw(
+                &weights,
+                &gradient,
+                &part(&self.first_moment)?,
+                &part(&self.second_moment)?,
+                &constants,
+            )?;
+            start += *len as i64;
+        }
         self.steps += 1;
         self.version.fetch_add(1, Ordering::AcqRel);
         Ok(StepReport { grad_norm, clipped })
@@ -222,7 +238,11 @@ mod tests {
         let report = optimizer.step(0.01).unwrap();
         assert!(!report.clipped && (report.grad_norm - g.norm().double_value(&[])).abs() < 1e-9);
         // At the first step both corrected moments are g and g^2.
-        let expected: Tensor = &before * (1.0 - 0.01 * 0.1) - &g * 0.01 / (g.abs() + 1e-8);
+        // Norms and biases lie first, and do not decay.
+        let free = optimizer.parts[0].0 as i64;
+        let decay = Tensor::full_like(&before, 0.01 * 0.1);
+        let _ = decay.narrow(0, 0, free).zero_();
+        let expected: Tensor = &before - &before * decay - &g * 0.01 / (g.abs() + 1e-8);
         let off = (&optimizer.weights - expected).abs().max().double_value(&[]);
         assert!(off < 1e-6, "{off}");
     }

@@ -7,13 +7,14 @@ use std::path::PathBuf;
 use tch::{Kind, Tensor};
 
 use crate::cache::Cache;
-use crate::decode::{Decoder, Prompt};
+use crate::decode::{Decoder, Tokens};
 use crate::device::Device;
 use crate::head::Head;
-use crate::qwen2::Model;
+use crate::model::Model;
 use crate::rotary::Rotary;
 use crate::{Row, Wanted};
 
+const FIXTURES: [&str; 5] = ["tied", "untied", "qwen3", "llama", "llama3"];
 const TOLERANCE: f64 = 1e-4;
 
 /// A model, the token ids `[rows, tokens]` and transformers' logits `[rows, tokens, vocabulary]`.
@@ -28,7 +29,7 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn fixtures() -> impl Iterator<Item = Fixture> {
-    ["tied", "untied"].into_iter().map(|name| {
+    FIXTURES.into_iter().map(|name| {
         let folder = folder(name);
         let mut expected: HashMap<_, _> =
             Tensor::read_safetensors(folder.join("expected.safetensors")).unwrap().into_iter().collect();
@@ -47,9 +48,11 @@ fn difference(a: &Tensor, b: &Tensor) -> f64 {
 #[test]
 fn logits_of_a_full_forward_pass_are_transformers() {
     for Fixture { model, ids, logits } in fixtures() {
-        let flat: Vec<i64> = ids.concat().iter().map(|id| i64::from(*id)).collect();
-        let ids = Tensor::from_slice(&flat).view([ids.len() as i64, -1]);
-        let hidden = model.trunk().hidden(&ids).unwrap().rms_norm(32, Some(model.norm()), 1e-6);
+        // A target everywhere: the token after the last one is nobody's, and its logits are what is looked at.
+        let rows: Vec<Vec<u32>> = ids.iter().map(|row| [row.as_slice(), &[0]].concat()).collect();
+        let targets: Vec<u32> = (1..=ids[0].len() as u32).collect();
+        let rows = rows.iter().map(|tokens| Row { tokens, targets: &targets });
+        let hidden = model.hidden_of_targets(&model.trunk().batch(rows).unwrap()).unwrap();
         let ours = hidden.matmul(&model.head().tr()).view_as(&logits);
         assert!(logits.abs().max().double_value(&[]) > 1.0);
         assert!(difference(&ours, &logits) < TOLERANCE, "{}", difference(&ours, &logits));
@@ -77,33 +80,56 @@ fn columns_are_those_of_transformers_logits() {
     }
 }
 
-/// Prompts are read, then the known tokens are fed one by one; after some of them the last row leaves. With the kernels
-/// of the CPU and with the operations that a GPU runs.
+/// Rows are read in parts of different lengths, rows beside each other, into a cache that grows; one is copied to a row
+/// that goes on from there. With the kernels of the CPU and with the operations that a GPU runs.
 #[test]
 fn logits_of_cached_decoding_are_transformers() {
     let _no_grad = tch::no_grad_guard();
-    for (lengths, kernels) in [([4_usize, 4, 4], true), ([7, 4, 2], true), ([4, 4, 4], false), ([7, 4, 2], false)] {
+    // How far each of the three rows is read after each pass.
+    let passes = [[4, 7, 1], [5, 7, 4], [6, 12, 5], [7, 13, 6], [17, 14, 7]];
+    for kernels in [true, false] {
         for Fixture { model, ids, logits } in fixtures() {
             let decoder = Decoder::new(&model).unwrap();
             let decoder = if kernels { decoder } else { decoder.without_kernels() };
             let shape = model.config().shape();
             let rotary = Rotary::new(shape, 17, Device::CPU).unwrap();
-            let mut cache = Cache::new(shape, &lengths, 10, Device::CPU).unwrap();
-            let prompts: Vec<Prompt> =
-                (0..3).map(|row| Prompt { tokens: &ids[row][..lengths[row]], row, count: 1 }).collect();
-            let mut ours = decoder.prefill(&prompts, &cache, &rotary).unwrap();
-            for step in 0..10 {
-                let rows = if step < 6 { 3 } else { 2 };
-                let theirs: Vec<Tensor> =
-                    (0..rows).map(|row| logits.get(row as i64).get((lengths[row] + step - 1) as i64)).collect();
-                let off = difference(&ours.narrow(0, 0, rows as i64), &Tensor::stack(&theirs, 0));
-                assert!(off < TOLERANCE, "step {step}: {off}");
-                if step == 6 {
-                    cache.keep(&[0, 1]).unwrap();
+            let mut cache = Cache::new(shape, 4, 14, Device::CPU).unwrap();
+            let mut read = [0; 4];
+            let mut check = |cache: &Cache, parts: &[(usize, usize, usize)]| {
+                let mut tokens = Tokens::default();
+                let mut theirs = Vec::new();
+                for (place, row, until) in parts.iter().filter(|(place, _, until)| read[*place] < *until) {
+                    for (position, id) in ids[*row].iter().enumerate().take(*until).skip(read[*place]) {
+                        tokens.push(*id, *place, position);
+                    }
+                    tokens.want_last();
+                    theirs.push(logits.get(*row as i64).get(*until as i64 - 1));
                 }
-                let positions: Vec<i64> = lengths[..rows].iter().map(|length| (length + step) as i64).collect();
-                let next: Vec<i64> = (0..rows).map(|row| i64::from(ids[row][lengths[row] + step])).collect();
-                ours = decoder.step(&next, &positions, &mut cache, &rotary).unwrap();
+                let ours = decoder.read(&tokens, cache, &rotary).unwrap();
+                let off = difference(&ours, &Tensor::stack(&theirs, 0));
+                assert!(off < TOLERANCE, "{parts:?}: {off}");
+                for (place, _, until) in parts {
+                    read[*place] = *until;
+                }
+            };
+            for pass in passes {
+                if pass[0] > cache.room() {
+                    cache.grow(17).unwrap();
+                }
+                check(&cache, &[(0, 0, pass[0]), (1, 1, pass[1]), (2, 2, pass[2])]);
+            }
+            cache.copy(0, 3, 10).unwrap();
+            read[3] = 10;
+            for until in [11, 14] {
+                let mut tokens = Tokens::default();
+                for (position, id) in ids[0].iter().enumerate().take(until).skip(read[3]) {
+                    tokens.push(*id, 3, position);
+                }
+                tokens.want_last();
+                read[3] = until;
+                let ours = decoder.read(&tokens, &cache, &rotary).unwrap();
+                let off = difference(&ours.squeeze_dim(0), &logits.get(0).get(until as i64 - 1));
+                assert!(off < TOLERANCE, "copied row: {off}");
             }
         }
     }
@@ -111,7 +137,7 @@ fn logits_of_cached_decoding_are_transformers() {
 
 #[test]
 fn a_loaded_folder_saves_bit_for_bit_and_keeps_unknown_keys() {
-    for name in ["tied", "untied"] {
+    for name in FIXTURES {
         let saved = tempfile::tempdir().unwrap();
         Model::load(&folder(name), Device::CPU).unwrap().save(saved.path()).unwrap();
         let read = |folder: PathBuf| -> Vec<(String, Vec<u8>)> {

@@ -4,13 +4,22 @@ use crate::error::{Error, Result};
 
 /// How a token is drawn from logits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Sampling {
+pub struct Sampling {
     /// Logits are divided by it; 0 takes the likeliest token.
-    pub(crate) temperature: f32,
+    pub temperature: f32,
     /// Only so many likeliest tokens.
-    pub(crate) top_k: Option<usize>,
+    pub top_k: Option<usize>,
     /// Only the likeliest tokens that together reach this share, after `top_k`.
-    pub(crate) top_p: Option<f32>,
+    pub top_p: Option<f32>,
+    /// Only tokens that are at least this many times as likely as the likeliest, after `top_p`.
+    pub min_p: Option<f32>,
+}
+
+impl Default for Sampling {
+    /// From the model's own distribution.
+    fn default() -> Self {
+        Self { temperature: 1.0, top_k: None, top_p: None, min_p: None }
+    }
 }
 
 /// Probabilities that are added up at a time; 16 sums run side by side within.
@@ -29,6 +38,11 @@ impl Sampling {
         {
             return Err(Error::argument("top_p", format!("{top_p} must lie in (0, 1]")));
         }
+        if let Some(min_p) = self.min_p
+            && !(0.0..=1.0).contains(&min_p)
+        {
+            return Err(Error::argument("min_p", format!("{min_p} must lie in [0, 1]")));
+        }
         Ok(())
     }
 
@@ -36,14 +50,13 @@ impl Sampling {
         self.temperature == 0.0
     }
 
-    /// A token and its log-prob under the distribution that it was drawn from: `probabilities` cut by top-k and top-p.
+    /// A token and its log-prob under the distribution that it was drawn from: `probabilities` cut by top-k, top-p, min-p.
     /// `uniform` lies in `[0, 1)`. None where the probabilities are not finite.
     pub(crate) fn draw(&self, probabilities: &[f32], uniform: f64) -> Option<(u32, f32)> {
-        if self.top_k.is_some_and(|k| k < probabilities.len()) || self.top_p.is_some_and(|p| p < 1.0) {
-            self.draw_cut(probabilities, uniform)
-        } else {
-            draw_all(probabilities, uniform)
-        }
+        let cut = self.top_k.is_some_and(|k| k < probabilities.len())
+            || self.top_p.is_some_and(|p| p < 1.0)
+            || self.min_p.is_some_and(|p| p > 0.0);
+        if cut { self.draw_cut(probabilities, uniform) } else { draw_all(probabilities, uniform) }
     }
 
     fn draw_cut(&self, probabilities: &[f32], uniform: f64) -> Option<(u32, f32)> {
@@ -73,6 +86,10 @@ impl Sampling {
             ids.truncate(last.map_or(ids.len(), |last| last + 1));
         } else {
             ids.sort_unstable_by(likelier);
+        }
+        if let (Some(min_p), Some(likeliest)) = (self.min_p, ids.first()) {
+            let least = min_p * probabilities[*likeliest as usize];
+            ids.retain(|id| probabilities[*id as usize] >= least);
         }
         let whole = sum(&ids);
         let mut left = uniform * whole;
@@ -161,7 +178,7 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Sampling = Sampling { temperature: 1.0, top_k: None, top_p: None };
+    const PLAIN: Sampling = Sampling { temperature: 1.0, top_k: None, top_p: None, min_p: None };
 
     /// 1000 probabilities, some of them 0.
     fn distribution() -> Vec<f32> {
@@ -215,6 +232,11 @@ mod tests {
         let likeliest = cut(1000).into_iter().fold(0.0, f64::max);
         check_frequencies(Sampling { top_k: Some(17), top_p: Some(0.5), ..PLAIN }, &cut(9));
         check_frequencies(Sampling { top_p: Some(16.5 * likeliest as f32), ..PLAIN }, &cut(17));
+        // Weights are 1, 1/2, ... 1/50: the first three are at least 0.3 times the likeliest.
+        let kept = distribution().iter().filter(|p| f64::from(**p) >= 0.3 * likeliest).count();
+        assert!(kept > 17 && kept < 100, "{kept}");
+        check_frequencies(Sampling { min_p: Some(0.3), ..PLAIN }, &cut(kept));
+        check_frequencies(Sampling { top_k: Some(30), min_p: Some(0.9), ..PLAIN }, &cut(17));
     }
 
     #[test]
@@ -244,5 +266,6 @@ mod tests {
         assert_eq!(error(Sampling { temperature: -1.0, ..PLAIN }), "temperature: -1 must not be negative");
         assert_eq!(error(Sampling { top_k: Some(0), ..PLAIN }), "top_k: 0 leaves no token");
         assert_eq!(error(Sampling { top_p: Some(1.5), ..PLAIN }), "top_p: 1.5 must lie in (0, 1]");
+        assert_eq!(error(Sampling { min_p: Some(-0.5), ..PLAIN }), "min_p: -0.5 must lie in [0, 1]");
     }
 }

@@ -1,9 +1,8 @@
 //! Columns of numbers per target token, without gradients.
 
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::head::Head;
-use crate::qwen2::Model;
+use crate::model::{Model, Trunk};
 use crate::rows::{self, Batch, Row};
 
 /// Which columns to compute.
@@ -41,14 +40,14 @@ impl Scores {
 impl Model {
     /// The wanted columns of all targets, in the order of the rows, without recording gradients.
     ///
-    /// Rows of similar lengths share a pass of at most `tokens_per_pass` positions; what a row's numbers are depends on
+    /// Rows of similar lengths share a pass of at most `tokens_per_pass` tokens; what a row's numbers are depends on
     /// that in their last bits. Errors: rows that are not valid, a temperature that is not positive.
     pub fn score(&self, rows: &[Row], wanted: Wanted, temperature: f32, tokens_per_pass: usize) -> Result<Scores> {
         rows::check(rows, self.config().shape())?;
         check_temperature(temperature)?;
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(self.head(), f64::from(temperature));
-        let columns = in_passes(rows, tokens_per_pass, self.device(), |batch, _| {
+        let columns = in_passes(rows, tokens_per_pass, self.trunk(), |batch, _| {
             Ok(head.columns(&self.hidden_of_targets(batch)?, &batch.targets, wanted)?.into_columns())
         })?;
         Ok(Scores::of_columns(columns))
@@ -60,7 +59,7 @@ impl Model {
 pub(crate) fn in_passes<const COLUMNS: usize>(
     rows: &[Row],
     tokens_per_pass: usize,
-    device: Device,
+    trunk: &Trunk,
     mut columns: impl FnMut(&Batch, &[usize]) -> Result<[Vec<f32>; COLUMNS]>,
 ) -> Result<[Vec<f32>; COLUMNS]> {
     let mut starts = Vec::with_capacity(rows.len());
@@ -72,7 +71,7 @@ pub(crate) fn in_passes<const COLUMNS: usize>(
     let mut all = [const { Vec::new() }; COLUMNS];
     let lengths: Vec<usize> = rows.iter().map(Row::input_len).collect();
     for pass in rows::passes(&lengths, tokens_per_pass) {
-        let batch = Batch::new(pass.iter().map(|row| rows[*row]), device)?;
+        let batch = trunk.batch(pass.iter().map(|row| rows[*row]))?;
         let targets: usize = pass.iter().map(|row| rows[*row].targets.len()).sum();
         for (column, part) in all.iter_mut().zip(columns(&batch, &pass)?) {
             if part.is_empty() {
@@ -101,6 +100,7 @@ pub(crate) fn check_temperature(temperature: f32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::Device;
     use crate::{ModelConfig, Shape, SpecialIds};
 
     const ALL: Wanted = Wanted { logprob: true, entropy: true, energy: true };

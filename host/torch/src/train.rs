@@ -6,8 +6,8 @@ use crate::critic::TrunkGradient;
 use crate::error::{Error, Result};
 use crate::head::{ColumnsBack, Head};
 use crate::listed::Listed;
-use crate::qwen2::Model;
-use crate::rows::{self, Batch, Row};
+use crate::model::{Model, Pass};
+use crate::rows::{self, Row};
 use crate::score::{Scores, Wanted, check_temperature};
 
 /// Derivatives of a loss with respect to the columns of a [`Fresh`], one per target.
@@ -35,8 +35,7 @@ pub struct Fresh<'a> {
 
 #[derive(Debug)]
 struct Recorded {
-    /// `[N, D]`, with autograd's graph behind it.
-    hidden: Tensor,
+    pass: Pass,
     /// `[N]`.
     targets: Tensor,
     /// `[N, k]`, where tokens are listed.
@@ -46,7 +45,7 @@ struct Recorded {
 }
 
 impl Model {
-    /// Runs the rows forward in one pass, padded to the longest, and records gradients. Log-probs are always computed,
+    /// Runs the rows forward in one pass and records gradients. Log-probs are always computed,
     /// entropies if they are wanted.
     ///
     /// How many rows fit in memory is the caller's to know; [`crate::passes`] cuts. Errors: a frozen model, rows that
@@ -88,17 +87,17 @@ impl Model {
         if trained.is_empty() {
             return Ok(fresh);
         }
-        let batch = Batch::new(trained.iter().copied(), self.device())?;
-        let hidden = self.hidden_of_targets(&batch)?;
+        let batch = self.trunk().batch(trained.iter().copied())?;
+        let pass = self.trunk().pass(&batch)?;
         let _no_grad = tch::no_grad_guard();
         let head = Head::new(self.head(), temperature);
         let wanted = Wanted { logprob: true, ..wanted };
         let ids = listed.map(|listed| listed.tensor(self.device())).transpose()?;
         let (scores, listed, kept) =
-            head.columns_for_backward(&hidden.f_detach()?, &batch.targets, wanted, ids.as_ref())?;
+            head.columns_for_backward(&pass.hidden.f_detach()?, &batch.targets, wanted, ids.as_ref())?;
         fresh.scores = scores;
         fresh.listed = listed;
-        fresh.recorded = Some(Recorded { hidden, targets: batch.targets, ids, kept });
+        fresh.recorded = Some(Recorded { pass, targets: batch.targets, ids, kept });
         Ok(fresh)
     }
 }
@@ -121,7 +120,7 @@ impl Fresh<'_> {
 
     /// The hidden states that predict the targets, `[N, D]`, without the graph behind them; none without a target.
     pub(crate) fn hidden(&self) -> Result<Option<Tensor>> {
-        Ok(self.recorded.as_ref().map(|recorded| recorded.hidden.f_detach()).transpose()?)
+        Ok(self.recorded.as_ref().map(|recorded| recorded.pass.hidden.f_detach()).transpose()?)
     }
 
     /// Runs backward on Σ column × derivative, and adds the result to the model's gradient.
@@ -145,7 +144,7 @@ impl Fresh<'_> {
         if self.version != self.model.weights().version() {
             return Err(Error::Stale { what: "forward pass" });
         }
-        let Some(Recorded { hidden, targets, ids, kept }) = self.recorded else {
+        let Some(Recorded { pass, targets, ids, kept }) = self.recorded else {
             return Ok(());
         };
         let device = self.model.device().0;
@@ -164,15 +163,13 @@ impl Fresh<'_> {
             };
             let head = Head::new(self.model.head(), self.temperature);
             let mut gradient =
-                head.backward(&hidden.f_detach()?, &targets, &columns, kept, &mut self.model.head_gradient()?)?;
+                head.backward(&pass.hidden.f_detach()?, &targets, &columns, kept, &mut self.model.head_gradient()?)?;
             if let Some(by_values) = values.at_hidden {
                 let _same = gradient.f_add_(&by_values)?;
             }
             gradient
         };
-        // tch starts a backward pass from one number only; the gradient of this one at `hidden` is `gradient`.
-        hidden.f_mul(&gradient)?.f_sum(tch::Kind::Float)?.f_backward()?;
-        Ok(())
+        pass.backward(self.model.trunk(), &gradient)
     }
 }
 
@@ -273,7 +270,7 @@ mod tests {
             let ours = gradient(&model, &data, 8);
             let (flat, _) = model.weights().gradient.as_ref().unwrap();
             let _ = flat.shallow_clone().zero_();
-            let batch = Batch::new(data.rows().into_iter(), Device::CPU).unwrap();
+            let batch = model.trunk().batch(data.rows().into_iter()).unwrap();
             let logits = model.hidden_of_targets(&batch).unwrap().matmul(&model.head().tr());
             let log_p = (logits / f64::from(0.9_f32)).log_softmax(-1, Kind::Float);
             let logprob = log_p.gather(-1, &batch.targets.unsqueeze(-1), false).view([-1]);
@@ -283,6 +280,49 @@ mod tests {
             (logprob * by_logprob + entropy * by_entropy).sum(Kind::Float).backward();
             let off = (&ours - flat).norm() / flat.norm();
             assert!(off.double_value(&[]) < 1e-5, "{off:?}");
+        }
+    }
+
+    /// Rows that are far from each other in length, so that there are several blocks although a small model's padding is
+    /// cheap.
+    #[test]
+    fn no_row_sees_another_and_padding_is_seen_by_none() {
+        let model = model(true);
+        let tokens: Vec<Vec<u32>> =
+            [2000_u32, 9, 1990, 8, 2, 1995].map(|n| (0..n).map(|i| (5 * i + n) % 23).collect()).into();
+        let targets: Vec<Vec<u32>> = tokens.iter().map(|t| (1..t.len() as u32).collect()).collect();
+        let rows: Vec<Row> = tokens.iter().zip(&targets).map(|(tokens, targets)| Row { tokens, targets }).collect();
+        let run = |rows: &[Row]| {
+            let _ = model.weights().gradient.as_ref().unwrap().0.shallow_clone().zero_();
+            let fresh = model.forward(rows, 1.0, ENTROPY).unwrap();
+            let logprob = fresh.logprob().to_vec();
+            let derivatives: Vec<f32> = logprob.iter().map(|logprob| logprob.sin()).collect();
+            fresh.backward(&Derivatives { logprob: &derivatives, ..Derivatives::default() }).unwrap();
+            (logprob, model.weights().gradient.as_ref().unwrap().0.copy())
+        };
+        assert!(model.trunk().batch(rows.iter().copied()).unwrap().blocks.len() > 2);
+        let (together, gradient) = run(&rows);
+        let alone: Vec<_> = rows.iter().map(|row| run(&[*row])).collect();
+        for (a, b) in together.iter().zip(alone.iter().flat_map(|(logprob, _)| logprob)) {
+            assert!((a - b).abs() < 1e-5, "{a} {b}");
+        }
+        let sum = alone.iter().fold(gradient.zeros_like(), |sum, (_, gradient)| sum + gradient);
+        let off = ((&gradient - sum).norm() / gradient.norm()).double_value(&[]);
+        assert!(off < 1e-5, "{off}");
+    }
+
+    #[test]
+    fn checkpointing_changes_memory_and_no_number() {
+        for family in crate::Family::ALL {
+            let shape = Shape { family, ..model(false).config().shape().clone() };
+            let config = ModelConfig::new(shape, SpecialIds::default()).unwrap();
+            let model = Model::create(config, 5, Device::CPU).unwrap().with_gradients().unwrap();
+            let data = Data::new();
+            let plain = gradient(&model, &data, 3);
+            let model = model.with_gradient_checkpointing(true);
+            let again = gradient(&model, &data, 3);
+            let off = ((&again - &plain).norm() / plain.norm()).double_value(&[]);
+            assert!(plain.norm().double_value(&[]) > 0.1 && off < 1e-6, "{off}");
         }
     }
 

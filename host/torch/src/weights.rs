@@ -63,6 +63,41 @@ struct Slot {
     shape: Vec<i64>,
 }
 
+impl Slot {
+    /// Whether weight decay is for it: for matrices, and not for norms and biases.
+    fn decays(&self) -> bool {
+        self.shape.len() > 1
+    }
+}
+
+/// What is to become a slot: named tensors, stacked by rows.
+struct Wanted {
+    /// Names, with the number of rows of each.
+    parts: Vec<(String, usize)>,
+    /// Columns of matrices; none for vectors.
+    columns: Option<usize>,
+    initial: Initial,
+}
+
+impl Wanted {
+    fn matrix(parts: impl IntoIterator<Item = (String, usize)>, columns: usize) -> Self {
+        Self { parts: parts.into_iter().collect(), columns: Some(columns), initial: Initial::Normal }
+    }
+
+    fn vector(parts: impl IntoIterator<Item = (String, usize)>, initial: Initial) -> Self {
+        Self { parts: parts.into_iter().collect(), columns: None, initial }
+    }
+
+    fn rows(&self) -> usize {
+        self.parts.iter().map(|(_, rows)| rows).sum()
+    }
+
+    /// Its room in the flat buffer.
+    fn room(&self) -> usize {
+        (self.rows() * self.columns.unwrap_or(1)).next_multiple_of(ALIGNMENT)
+    }
+}
+
 /// Where everything lies in the flat buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Layout {
@@ -76,7 +111,7 @@ impl Layout {
     pub(crate) fn new(shape: &Shape) -> Self {
         let mut layout = Self::trunk(shape);
         if !shape.tied {
-            layout.matrix(&[("lm_head.weight".to_owned(), shape.vocab_size)], shape.hidden_size);
+            layout.add(vec![Wanted::matrix([("lm_head.weight".to_owned(), shape.vocab_size)], shape.hidden_size)]);
         }
         layout
     }
@@ -96,30 +131,39 @@ impl Layout {
         layout
     }
 
-    /// Slots in the order that [`crate::qwen2`] takes them: embedding; per layer input norm, q/k/v weight, q/k/v bias,
-    /// output, second norm, gate, up, down; last norm.
+    /// Slots in the order that [`crate::model`] takes them: embedding; per layer input norm, q/k/v weight, q/k/v bias and
+    /// q/k norm where the family has them, output, second norm, gate, up, down; last norm.
     pub(crate) fn trunk(shape: &Shape) -> Self {
-        let (hidden, inner) = (shape.hidden_size, shape.intermediate_size);
-        let query = shape.heads * shape.head_dim();
-        let key = shape.kv_heads * shape.head_dim();
-        let mut layout = Self::default();
-        layout.matrix(&[("model.embed_tokens.weight".to_owned(), shape.vocab_size)], hidden);
+        let (hidden, inner, width) = (shape.hidden_size, shape.intermediate_size, shape.head_dim());
+        let query = shape.heads * width;
+        let key = shape.kv_heads * width;
+        let mut wanted = vec![Wanted::matrix([("model.embed_tokens.weight".to_owned(), shape.vocab_size)], hidden)];
         for layer in 0..shape.layers {
             let named = |name: &str| format!("model.layers.{layer}.{name}");
+            let norm = |name: &str| Wanted::vector([(named(name), hidden)], Initial::Ones);
+            let matrix = |name: &str, rows, columns| Wanted::matrix([(named(name), rows)], columns);
             let qkv = |kind: &str| {
                 [("q", query), ("k", key), ("v", key)]
                     .map(|(part, rows)| (named(&format!("self_attn.{part}_proj.{kind}")), rows))
             };
-            layout.vector(&[(named("input_layernorm.weight"), hidden)], Initial::Ones);
-            layout.matrix(&qkv("weight"), hidden);
-            layout.vector(&qkv("bias"), Initial::Zeros);
-            layout.matrix(&[(named("self_attn.o_proj.weight"), hidden)], query);
-            layout.vector(&[(named("post_attention_layernorm.weight"), hidden)], Initial::Ones);
-            layout.matrix(&[(named("mlp.gate_proj.weight"), inner)], hidden);
-            layout.matrix(&[(named("mlp.up_proj.weight"), inner)], hidden);
-            layout.matrix(&[(named("mlp.down_proj.weight"), hidden)], inner);
+            wanted.push(norm("input_layernorm.weight"));
+            wanted.push(Wanted::matrix(qkv("weight"), hidden));
+            if shape.qkv_bias() {
+                wanted.push(Wanted::vector(qkv("bias"), Initial::Zeros));
+            }
+            if shape.qk_norm() {
+                let parts = ["q", "k"].map(|part| (named(&format!("self_attn.{part}_norm.weight")), width));
+                wanted.push(Wanted::vector(parts, Initial::Ones));
+            }
+            wanted.push(matrix("self_attn.o_proj.weight", hidden, query));
+            wanted.push(norm("post_attention_layernorm.weight"));
+            wanted.push(matrix("mlp.gate_proj.weight", inner, hidden));
+            wanted.push(matrix("mlp.up_proj.weight", inner, hidden));
+            wanted.push(matrix("mlp.down_proj.weight", hidden, inner));
         }
-        layout.vector(&[("model.norm.weight".to_owned(), hidden)], Initial::Ones);
+        wanted.push(Wanted::vector([("model.norm.weight".to_owned(), hidden)], Initial::Ones));
+        let mut layout = Self::default();
+        layout.add(wanted);
         layout
     }
 
@@ -128,34 +172,42 @@ impl Layout {
         self.tensors.iter().map(Named::len).sum()
     }
 
+    /// The flat buffer cut where weight decay begins or ends: lengths, and whether it is for that part.
+    pub(crate) fn decay_parts(&self) -> Vec<(usize, bool)> {
+        let mut slots: Vec<&Slot> = self.slots.iter().collect();
+        slots.sort_by_key(|slot| slot.offset);
+        let mut begins: Vec<(usize, bool)> = slots.iter().map(|slot| (slot.offset, slot.decays())).collect();
+        begins.dedup_by_key(|(_, decays)| *decays);
+        let ends = begins.iter().skip(1).map(|(offset, _)| *offset).chain([self.len]);
+        begins.iter().zip(ends).map(|((begin, decays), end)| (end - begin, *decays)).collect()
+    }
+
     /// Hugging Face's names in a model that classifies tokens, which is what a critic is.
     fn add_value_head(&mut self, shape: &Shape) {
-        self.slot(&[("score.weight".to_owned(), 1)], Some(shape.hidden_size), Initial::Zeros);
-        self.vector(&[("score.bias".to_owned(), 1)], Initial::Zeros);
+        let weight = Wanted::matrix([("score.weight".to_owned(), 1)], shape.hidden_size);
+        let bias = Wanted::vector([("score.bias".to_owned(), 1)], Initial::Zeros);
+        self.add(vec![Wanted { initial: Initial::Zeros, ..weight }, bias]);
     }
 
-    /// A slot of matrices, each given by its name and its rows.
-    fn matrix(&mut self, parts: &[(String, usize)], columns: usize) {
-        self.slot(parts, Some(columns), Initial::Normal);
-    }
-
-    /// A slot of vectors, each given by its name and its length.
-    fn vector(&mut self, parts: &[(String, usize)], initial: Initial) {
-        self.slot(parts, None, initial);
-    }
-
-    fn slot(&mut self, parts: &[(String, usize)], columns: Option<usize>, initial: Initial) {
-        let rows: usize = parts.iter().map(|(_, rows)| rows).sum();
-        let shape = std::iter::once(rows).chain(columns).map(|n| n as i64).collect();
-        self.slots.push(Slot { offset: self.len, shape });
-        let mut offset = self.len;
-        for (name, rows) in parts {
-            let tensor =
-                Named { name: name.clone(), offset, shape: std::iter::once(*rows).chain(columns).collect(), initial };
-            offset += tensor.len();
-            self.tensors.push(tensor);
+    /// Adds slots in this order. In the buffer the vectors lie before the matrices, so that those without weight decay
+    /// are one part.
+    fn add(&mut self, wanted: Vec<Wanted>) {
+        let vectors: usize = wanted.iter().filter(|slot| slot.columns.is_none()).map(Wanted::room).sum();
+        let (mut vector, mut matrix) = (self.len, self.len + vectors);
+        for slot in wanted {
+            let next = if slot.columns.is_none() { &mut vector } else { &mut matrix };
+            let mut offset = *next;
+            *next += slot.room();
+            let shape = std::iter::once(slot.rows()).chain(slot.columns).map(|n| n as i64).collect();
+            self.slots.push(Slot { offset, shape });
+            for (name, rows) in slot.parts {
+                let shape = std::iter::once(rows).chain(slot.columns).collect();
+                let tensor = Named { name, offset, shape, initial: slot.initial };
+                offset += tensor.len();
+                self.tensors.push(tensor);
+            }
         }
-        self.len = offset.next_multiple_of(ALIGNMENT);
+        self.len = matrix;
     }
 }
 
@@ -331,6 +383,11 @@ impl Weights {
         self.layout.count()
     }
 
+    /// See [`Layout::decay_parts`].
+    pub(crate) fn decay_parts(&self) -> Vec<(usize, bool)> {
+        self.layout.decay_parts()
+    }
+
     pub(crate) fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
@@ -449,6 +506,8 @@ pub(crate) fn write_safetensors<'a, N: AsRef<str> + Ord + std::fmt::Display>(
 mod tests {
     use super::*;
 
+    use crate::families::Family;
+
     fn tiny(tied: bool) -> Shape {
         Shape {
             vocab_size: 11,
@@ -468,15 +527,34 @@ mod tests {
 
     #[test]
     fn slots_are_aligned_and_do_not_overlap() {
-        let layout = Layout::new(&tiny(false));
+        let mut layout = Layout::new(&tiny(false));
+        layout.slots.sort_by_key(|slot| slot.offset);
         let mut end = 0;
         for slot in &layout.slots {
             assert!(slot.offset >= end && slot.offset.is_multiple_of(ALIGNMENT));
             end = slot.offset + slot.shape.iter().product::<i64>() as usize;
         }
+        assert!(end <= layout.len);
         let parts: usize = layout.tensors.iter().map(Named::len).sum();
         let slots: i64 = layout.slots.iter().map(|slot| slot.shape.iter().product::<i64>()).sum();
         assert_eq!(parts as i64, slots);
+    }
+
+    #[test]
+    fn weight_decay_is_for_matrices_and_cuts_the_buffer_once() {
+        for family in Family::ALL {
+            let shape = Shape { family, ..tiny(false) };
+            let layout = Layout::new(&shape);
+            let parts = layout.decay_parts();
+            assert_eq!(parts.iter().map(|(_, decays)| *decays).collect::<Vec<_>>(), [false, true]);
+            assert_eq!(parts.iter().map(|(len, _)| len).sum::<usize>(), layout.len);
+            for slot in &layout.slots {
+                assert_eq!(slot.offset >= parts[0].0, slot.shape.len() == 2);
+            }
+            // The critic's trunk is a copy of the beginning.
+            let trunk = Layout::trunk(&shape);
+            assert!(trunk.slots.iter().zip(&layout.slots).all(|(a, b)| a.offset == b.offset && a.shape == b.shape));
+        }
     }
 
     #[test]

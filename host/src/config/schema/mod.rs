@@ -22,7 +22,7 @@ pub(super) use credit::short_name;
 pub use credit::{Credit, Objective};
 pub use critic::{Critic, CriticTrunk};
 pub use environment::{Environment, OnFailure};
-pub use model::{Create, Model};
+pub use model::{Create, Family, Model};
 pub use rollout::{Context, Prompt, Rollout, StateKey};
 pub use run::{Checkpoint, Evaluation, KeepRollouts, Plugins, Run};
 pub use update::{Optimizer, Schedule, Update};

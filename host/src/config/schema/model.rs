@@ -25,10 +25,26 @@ impl Default for Model {
     }
 }
 
-/// The sizes of a new model of the Qwen2 architecture.
+/// A family of models, by its `model_type` in `config.json`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// Qwen2 and Qwen2.5.
+    #[default]
+    Qwen2,
+    /// Qwen3.
+    Qwen3,
+    /// Llama 2 and 3, SmolLM2.
+    Llama,
+}
+
+/// The family and the sizes of a new model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Create {
+    /// The family.
+    #[serde(default)]
+    pub family: Family,
     /// Width of the residual stream.
     #[schemars(range(min = 1, max = 65_536))]
     pub hidden_size: usize,

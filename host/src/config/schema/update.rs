@@ -62,6 +62,16 @@ pub enum Schedule {
     Cosine,
 }
 
+/// Models of so many weights and more use gradient checkpointing where the configuration does not say it.
+const LARGE: usize = 100_000_000;
+
+impl Update {
+    /// Whether a model of so many weights is trained with gradient checkpointing.
+    pub fn gradient_checkpointing(&self, weights: usize) -> bool {
+        self.gradient_checkpointing.unwrap_or(weights >= LARGE)
+    }
+}
+
 /// How a batch is cut into optimiser steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
@@ -72,13 +82,17 @@ pub struct Update {
     /// Minibatches, which are optimiser steps, per epoch.
     #[schemars(range(min = 1))]
     pub minibatches: usize,
-    /// The most tokens, padding included, that go through the model at once. The gradient does not depend on it.
+    /// The most tokens that go through the model at once. The gradient does not depend on it.
     #[schemars(range(min = 1))]
     pub micro_batch_tokens: usize,
+    /// Layers keep only what they read, and are computed again on the way back: a third more arithmetic, and a small part
+    /// of the memory. Left out, models of 100 million weights and more do so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gradient_checkpointing: Option<bool>,
 }
 
 impl Default for Update {
     fn default() -> Self {
-        Self { epochs: 1, minibatches: 1, micro_batch_tokens: 16_384 }
+        Self { epochs: 1, minibatches: 1, micro_batch_tokens: 16_384, gradient_checkpointing: None }
     }
 }

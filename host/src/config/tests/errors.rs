@@ -78,7 +78,7 @@ error: unknown key `gruops` in `rollout`
   |
 2 | gruops = 8
   | ^^^^^^
-  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 8 more
+  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 13 more
   = hint: did you mean `groups`?
 
 error: unknown key `lr` in `rollout`
@@ -86,7 +86,7 @@ error: unknown key `lr` in `rollout`
   |
 3 | lr = 3
   | ^^
-  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 8 more
+  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 13 more
   = hint: `lr` is a key of `[warm_start]` and of `[optimizer]` and of `[critic]`
 
 error: unknown key `optimiser`
@@ -102,7 +102,7 @@ error: unknown key `seed` in `update`
   |
 9 | seed = 3
   | ^^^^
-  = expected one of `epochs`, `minibatches`, `micro_batch_tokens`
+  = expected one of `epochs`, `minibatches`, `micro_batch_tokens`, `gradient_checkpointing`
   = hint: `seed` is a key of `[evaluation]` and of the top, above every table
 
 error: unknown key `mixx` in `credit[0]`
@@ -118,7 +118,7 @@ error: unknown key `layer` in `model.create`
    |
 17 | layer = 1
    | ^^^^^
-   = expected one of `hidden_size`, `intermediate_size`, `layers`, `heads`, `kv_heads`, `vocab_size`, `max_positions`, `tied`, `initializer_range`
+   = expected one of `family`, `hidden_size`, `intermediate_size`, `layers`, `heads`, `kv_heads`, `vocab_size`, `max_positions` and 2 more
    = hint: did you mean `layers`?
 
 error: unknown key `zzz` in `model.create`
@@ -126,7 +126,7 @@ error: unknown key `zzz` in `model.create`
    |
 18 | zzz = 1
    | ^^^
-   = expected one of `hidden_size`, `intermediate_size`, `layers`, `heads`, `kv_heads`, `vocab_size`, `max_positions`, `tied`, `initializer_range`
+   = expected one of `family`, `hidden_size`, `intermediate_size`, `layers`, `heads`, `kv_heads`, `vocab_size`, `max_positions` and 2 more
 
 error: `model.create` lacks `hidden_size`, `intermediate_size`, `layers`, `kv_heads`, `vocab_size`, `max_positions`
   --> a.toml:15:1
@@ -535,7 +535,7 @@ error: unknown key `gruops` in `rollout`
   |
   | --set rollout.gruops=1
   |               ^^^^^^
-  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 8 more
+  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 13 more
   = hint: did you mean `groups`?
 
 error: wrong type for `optimizer.lr`: found a string

@@ -186,7 +186,7 @@ impl registry::Settings for Settings {
     fn traits(&self) -> Traits {
         // `check` comes first, so the folder is known to hold games.
         let tasks = self.catalogue().ok().flatten().map(|catalogue| catalogue.len() as u64);
-        Traits { states: true, expert: true, answers: false, tasks }
+        Traits { states: true, expert: true, tasks, ..Traits::default() }
     }
 
     fn build(self) -> Result<Box<dyn Environment>, EnvironmentError> {

@@ -87,4 +87,6 @@ pub struct Traits {
     /// How many tasks there are, where they are finite: the seeds below this number give each of them once, and larger
     /// ones begin again. None where every seed may give another task.
     pub tasks: Option<u64>,
+    /// Its steps wait for another program, so it is worth doing something else meanwhile.
+    pub apart: bool,
 }

@@ -88,6 +88,12 @@ impl Pool {
         Ok(pool)
     }
 
+    /// A pool without environments and threads.
+    pub fn empty() -> Self {
+        let (jobs, queue) = channel::unbounded();
+        Self { environments: Vec::new(), threads: 1, workers: Vec::new(), hired: 0, jobs, queue }
+    }
+
     /// How many places the pool has.
     pub fn len(&self) -> usize {
         self.environments.len()

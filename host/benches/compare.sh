@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Compares sampling and training with PyTorch and transformers: the same tiny weights, one thread each, both sides in
-# turn, medians.
+# Compares sampling and training with PyTorch and transformers: the same weights, one thread each, both sides in turn,
+# medians. The kinds of work are listed in host/torch/benches/speed.rs.
 #
-#     PYTHON=/path/to/venv/bin/python host/benches/compare.sh [ROUNDS]
+#     PYTHON=/path/to/venv/bin/python host/benches/compare.sh [ROUNDS [SIZE...]]
 #
 # The Python needs: pip install torch==2.11.0 numpy transformers safetensors
 set -euo pipefail
 
-rounds=${1:-5}
+rounds=${1:-3}
+sizes=("${@:2}")
+[ ${#sizes[@]} -gt 0 ] || sizes=(tiny middle)
 python=${PYTHON:-python3}
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
@@ -16,20 +18,21 @@ export OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 TRANSFORMERS_VERBOSITY=error
 
 cd "$here/../.."
 ours() { cargo bench --quiet --package accredit-torch --bench speed -- "$@"; }
-ours weights "$work/model"
 
-for ((round = 1; round <= rounds; round++)); do
-    echo "round $round of $rounds" >&2
-    ours sampling "$work/model" 3 >>"$work/sampling"
-    "$python" "$here/peer_sampling.py" "$work/model" 3 >>"$work/peer_sampling"
-    ours training "$work/model" 10 >>"$work/training"
-    "$python" "$here/peer_training.py" "$work/model" 10 default >>"$work/peer_training_default"
-    "$python" "$here/peer_training.py" "$work/model" 10 fused >>"$work/peer_training_fused"
+median() { sort -n | awk '{ n[NR] = $1 } END { print (NR % 2 ? n[(NR + 1) / 2] : (n[NR / 2] + n[NR / 2 + 1]) / 2) }'; }
+column() { cut -d' ' -f"$2" "$1" | median; }
+
+printf '%-26s %10s %10s %6s %12s\n' 'tokens/s, medians' accredit PyTorch ratio 'memory, %'
+for size in "${sizes[@]}"; do
+    ours weights "$size" "$work/$size"
+    for kind in sampling uneven turns training training-default rollouts; do
+        out="$work/$size-$kind"
+        for ((round = 1; round <= rounds; round++)); do
+            ours "${kind%-default}" "$work/$size" 2 >>"$out.ours"
+            "$python" "$here/peer.py" "$kind" "$work/$size" 2 >>"$out.peer"
+        done
+        awk -v name="$size $kind" -v a="$(column "$out.ours" 1)" -v b="$(column "$out.peer" 1)" \
+            -v m="$(column "$out.ours" 2)" -v n="$(column "$out.peer" 2)" \
+            'BEGIN { printf "%-26s %10d %10d %6.2f %12d\n", name, a, b, a / b, 100 * m / n }'
+    done
 done
-
-median() { sort -n "$1" | awk '{ n[NR] = $1 } END { printf "%.0f", NR % 2 ? n[(NR + 1) / 2] : (n[NR / 2] + n[NR / 2 + 1]) / 2 }'; }
-row() { awk -v name="$1" -v ours="$2" -v peer="$3" 'BEGIN { printf "%-34s %9d %9d %6.2f\n", name, ours, peer, ours / peer }'; }
-printf '%-34s %9s %9s %6s\n' 'tokens/s, medians' accredit peer ratio
-row 'sampling / generate' "$(median "$work/sampling")" "$(median "$work/peer_sampling")"
-row 'training / AdamW' "$(median "$work/training")" "$(median "$work/peer_training_default")"
-row 'training / AdamW(fused=True)' "$(median "$work/training")" "$(median "$work/peer_training_fused")"

@@ -28,7 +28,7 @@ use crate::{
     credit::{Counters, Credit, Pipeline, offline::wanted_texts, plan::Signals},
     critic::Learner,
     rollout::{
-        collect::{Collector, Play, Played, Sampling},
+        collect::{Collector, Play, Played},
         file,
         prompt::Prompter,
         tasks::Tasks,
@@ -142,10 +142,6 @@ impl Run {
         }
     }
 
-    fn sampling(&self) -> Sampling {
-        start::sampling(&self.config, &self.policy)
-    }
-
     /// Plays the iteration's groups, and more where a scheme asks for them.
     fn collect(&mut self) -> Result<Rollout> {
         let mut rollout = Rollout::default();
@@ -155,8 +151,8 @@ impl Run {
             let noise = Stream::new(self.config.seed, Purpose::Sampling).with(self.iteration).with(round);
             self.collector.set_iteration(self.iteration);
             let sampler = self.policy.sampler()?;
-            let sampling = self.sampling();
-            let played = self.collector.play(&sampler, &self.tokenizer, &self.prompter, &plays, sampling, noise)?;
+            let limits = start::limits(&self.config, &self.policy);
+            let played = self.collector.play(&sampler, &self.tokenizer, &self.prompter, &plays, &limits, noise)?;
             rollout.add(played);
             if !self.pipeline.has(Hook::Select, self.iteration) {
                 break;

@@ -22,7 +22,7 @@ pub(crate) struct Supplies {
 impl Supplies {
     pub(super) fn traits(&self) -> Traits {
         let tasks = Some(self.tasks).filter(|tasks| *tasks > 0);
-        Traits { states: self.states, expert: self.expert, answers: self.answers, tasks }
+        Traits { states: self.states, expert: self.expert, answers: self.answers, tasks, apart: true }
     }
 }
 

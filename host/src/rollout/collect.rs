@@ -1,17 +1,25 @@
-//! Playing episodes: the policy answers all live episodes at once, the environments step in threads, until all are over.
+//! Playing episodes: the policy and the environments take turns in many of them at once, until all are over.
+//!
+//! The episodes are dealt to threads, each with a session of the sampler and a pool of environments; who is sampled in
+//! one pass with whom depends on the episodes alone, never on how long anything took, so a run can be repeated bit for bit.
+
+mod live;
+mod shard;
 
 use std::time::Duration;
 
-use accredit_core::{
-    episode::{Layout, Status, Step, Tokens, Trajectory},
-    rng::Stream,
-};
-use accredit_environments::{Environment, EnvironmentError, Outcome, Pool, Request, Task, Turn};
-use accredit_torch::{Generation, Sampler, StopReason};
+use accredit_core::{episode::Trajectory, rng::Stream};
+use accredit_environments::{Environment, EnvironmentError, Pool};
+use accredit_torch::{Sampler, Sampling};
 use thiserror::Error;
 
+use self::{
+    live::Live,
+    shard::{Counts, Shard},
+};
 use super::{
-    prompt::{Past, Prompter},
+    prompt::Prompter,
+    stop::StopTexts,
     tokenizer::{Tokenizer, TokenizerError},
 };
 use crate::config::OnFailure;
@@ -62,21 +70,23 @@ pub struct Play {
     pub seed: u64,
 }
 
-/// How tokens are sampled.
-#[derive(Clone, Copy, Debug)]
-pub struct Sampling {
-    /// Logits are divided by it; 0 takes the likeliest token.
-    pub temperature: f32,
-    /// Only so many likeliest tokens.
-    pub top_k: Option<usize>,
-    /// Only the likeliest tokens that together have this probability.
-    pub top_p: Option<f32>,
+/// How the policy plays.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How tokens are drawn.
+    pub sampling: Sampling,
+    /// Texts that end a response, beside the stop tokens.
+    pub stop: StopTexts,
     /// The most tokens of a response.
     pub max_tokens: usize,
+    /// The most tokens of all responses of an episode; none means no limit.
+    pub max_episode_tokens: Option<usize>,
     /// The most tokens of a row.
     pub max_context: usize,
     /// The most steps of an episode.
     pub max_steps: usize,
+    /// The most episodes that are sampled at once; none means all.
+    pub max_num_seqs: Option<usize>,
     /// Threads that sample.
     pub threads: usize,
 }
@@ -109,15 +119,18 @@ pub struct Played {
 pub struct Collector {
     make: Make,
     threads: usize,
-    pool: Option<Pool>,
+    /// Whether steps wait for another program, so that it is worth sampling meanwhile.
+    apart: bool,
+    /// One for each thread that samples.
+    pools: Vec<Pool>,
     failures: Failures,
     iteration: u64,
 }
 
 impl Collector {
-    /// A collector whose environments step in so many threads.
-    pub fn new(make: Make, threads: usize, failures: Failures) -> Self {
-        Self { make, threads, pool: None, failures, iteration: 0 }
+    /// A collector whose environments step in so many threads. `apart` says that they wait for another program.
+    pub fn new(make: Make, threads: usize, apart: bool, failures: Failures) -> Self {
+        Self { make, threads, apart, pools: Vec::new(), failures, iteration: 0 }
     }
 
     /// The iteration that episodes are said to be of.
@@ -125,15 +138,15 @@ impl Collector {
         self.iteration = iteration;
     }
 
-    /// Plays all episodes at once. `noise` is the stream of this round; a trajectory's tokens depend on it, on its
-    /// group, its number in the group, its attempt, its step and the position, and on nothing else.
+    /// Plays all episodes. `noise` is the stream of this round; a trajectory's tokens depend on it, on its group, its
+    /// number in the group, its attempt, its step and the position, and on nothing else.
     pub fn play(
         &mut self,
         sampler: &Sampler,
         tokenizer: &Tokenizer,
         prompter: &Prompter,
         plays: &[Play],
-        sampling: Sampling,
+        limits: &Limits,
         noise: Stream,
     ) -> Result<Played, CollectError> {
         let mut played = Played::default();
@@ -141,8 +154,10 @@ impl Collector {
         let mut pending: Vec<usize> = (0..plays.len()).collect();
         let mut message = String::new();
         for attempt in 0..=REPLAYS {
-            let round: Vec<Play> = pending.iter().map(|index| plays[*index]).collect();
-            let live = self.round(sampler, tokenizer, prompter, &round, sampling, noise, attempt, &mut played)?;
+            let round: Vec<Live> = pending.iter().map(|index| Live::new(plays[*index], noise, attempt)).collect();
+            let (live, counts) = self.round(sampler, tokenizer, prompter, round, limits)?;
+            played.sampled_tokens += counts.sampled_tokens;
+            played.cut_responses += counts.cut_responses;
             let mut failed = Vec::new();
             for (index, episode) in pending.into_iter().zip(live) {
                 if let Some(why) = &episode.failure {
@@ -170,229 +185,72 @@ impl Collector {
         Ok(played)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one round of `play`, with what it was given")]
+    /// Plays these episodes once, and gives them back in their order.
     fn round(
         &mut self,
         sampler: &Sampler,
         tokenizer: &Tokenizer,
         prompter: &Prompter,
-        plays: &[Play],
-        sampling: Sampling,
-        noise: Stream,
-        attempt: u64,
-        played: &mut Played,
-    ) -> Result<Vec<Live>, CollectError> {
-        let timeout = Some(self.failures.timeout);
-        let pool = self.pool(plays.len())?;
-        let resets = pool.reset_all(plays.iter().enumerate().map(|(i, play)| (i, play.seed)).collect(), timeout);
-        let mut live: Vec<Live> = plays
-            .iter()
-            .zip(resets)
-            .map(|(play, reset)| Live::new(*play, reset.map_err(|failure| failure.message), noise, attempt))
-            .collect();
-        for step in 0..sampling.max_steps as u64 {
-            let mut asked: Vec<usize> = Vec::new();
-            for (index, episode) in live.iter_mut().enumerate().filter(|(_, episode)| episode.playing()) {
-                if episode.ask(tokenizer, prompter, sampling)? {
-                    asked.push(index);
-                }
-            }
-            if asked.is_empty() {
-                break;
-            }
-            let prompts: Vec<&[u32]> = asked.iter().map(|index| live[*index].prompt.as_slice()).collect();
-            let streams: Vec<Stream> = asked.iter().map(|index| live[*index].noise.with(step)).collect();
-            let limits: Vec<usize> =
-                prompts.iter().map(|prompt| sampling.max_tokens.min(sampling.max_context - prompt.len())).collect();
-            let answers = sampler.generate(&Generation {
-                prompts: &prompts,
-                noise: &streams,
-                max_new_tokens: &limits,
-                stop: tokenizer.stop(),
-                temperature: sampling.temperature,
-                top_k: sampling.top_k,
-                top_p: sampling.top_p,
-                threads: sampling.threads,
-                cancelled: None,
-            })?;
-            let mut requests = Vec::with_capacity(asked.len());
-            for (index, answer) in asked.iter().zip(answers) {
-                played.sampled_tokens += answer.tokens.len();
-                played.cut_responses += usize::from(answer.stop == StopReason::Length);
-                requests.push(live[*index].answer(*index, tokenizer, prompter, answer));
-            }
-            let pool = self.pool(plays.len())?;
-            for (index, outcome) in asked.into_iter().zip(pool.step_all(requests, timeout)) {
-                live[index].step(outcome.map_err(|failure| failure.message), prompter);
-            }
+        mut live: Vec<Live>,
+        limits: &Limits,
+    ) -> Result<(Vec<Live>, Counts), CollectError> {
+        let threads = sampler.threads(limits.threads);
+        let size = live.len().div_ceil(threads).max(1);
+        let count = live.len().div_ceil(size);
+        let ends = limits.stop.ends(tokenizer);
+        let mut shards = Vec::with_capacity(count);
+        for _ in 0..count {
+            let rest = live.split_off(size.min(live.len()));
+            let episodes = std::mem::replace(&mut live, rest);
+            let places = limits.max_num_seqs.map_or(usize::MAX, |most| most.div_ceil(threads)).min(episodes.len());
+            shards.push(Shard {
+                session: sampler.session(places, limits.sampling, tokenizer.stop(), ends.as_deref())?,
+                pool: self.pool(episodes.len(), self.threads.div_ceil(threads))?,
+                live: episodes,
+                tokenizer,
+                prompter,
+                limits,
+                timeout: self.failures.timeout,
+                apart: self.apart,
+                counts: Counts::default(),
+            });
         }
-        let lost = self.pool(plays.len())?.lost();
-        for index in lost {
-            let environment = (self.make)()?;
-            if let Some(pool) = &mut self.pool {
-                // One that stays lost fails again when it is reset, and is counted then.
-                if let Err(failure) = pool.replace(index, environment) {
-                    tracing::warn!("environment {index} could not be replaced: {}", failure.message);
-                }
-            }
-        }
-        Ok(live)
-    }
-
-    /// A pool of at least so many environments.
-    fn pool(&mut self, size: usize) -> Result<&mut Pool, CollectError> {
-        let pool = if let Some(pool) = self.pool.take().filter(|pool| pool.len() >= size) {
-            pool
-        } else {
-            let environments = (0..size).map(|_| (self.make)()).collect::<Result<Vec<_>, _>>()?;
-            Pool::new(environments, self.threads)?
-        };
-        Ok(self.pool.insert(pool))
-    }
-}
-
-/// An episode while it is played.
-struct Live {
-    play: Play,
-    noise: Stream,
-    task: Task,
-    turn: Option<Turn>,
-    past: Vec<Past>,
-    steps: Vec<Step>,
-    /// All ids of the row so far.
-    row: Vec<u32>,
-    /// What the policy reads for the next response.
-    prompt: Vec<u32>,
-    /// The stop token of the last response; none if the limit cut it.
-    ended: Option<u32>,
-    terminal: bool,
-    success: bool,
-    out_of_room: bool,
-    failure: Option<String>,
-}
-
-impl Live {
-    fn new(play: Play, reset: Result<(Turn, Task), String>, noise: Stream, attempt: u64) -> Self {
-        let (turn, task, failure) = match reset {
-            Ok((turn, task)) => (Some(turn), task, None),
-            Err(message) => (None, Task::default(), Some(message)),
-        };
-        Self {
-            play,
-            noise: noise.with(play.group).with(play.member).with(attempt),
-            task,
-            turn,
-            past: Vec::new(),
-            steps: Vec::new(),
-            row: Vec::new(),
-            prompt: Vec::new(),
-            ended: None,
-            terminal: false,
-            success: false,
-            out_of_room: false,
-            failure,
-        }
-    }
-
-    fn playing(&self) -> bool {
-        self.failure.is_none() && !self.terminal && !self.out_of_room
-    }
-
-    /// Prepares the next prompt; false if no room is left for a response.
-    fn ask(&mut self, tokenizer: &Tokenizer, prompter: &Prompter, sampling: Sampling) -> Result<bool, CollectError> {
-        let Some(turn) = &self.turn else { return Ok(false) };
-        let user = prompter.user_turn(&self.task.text, &self.past, turn);
-        let context = prompter.context(tokenizer, &user, self.steps.len(), self.ended)?;
-        if prompter.step_rows() {
-            self.row.clear();
-        }
-        self.row.extend(&context);
-        if self.row.len() >= sampling.max_context {
-            self.out_of_room = true;
-            return Ok(false);
-        }
-        self.prompt.clone_from(&self.row);
-        self.steps.push(Step {
-            state: prompter.state(turn),
-            observation: turn.observation.clone(),
-            prompt: user,
-            context,
-            ..Step::default()
+        let results = std::thread::scope(|scope| {
+            let running: Vec<_> = shards.into_iter().map(|shard| scope.spawn(|| shard.run())).collect();
+            running
+                .into_iter()
+                .map(|shard| shard.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect::<Vec<_>>()
         });
-        Ok(true)
-    }
-
-    /// Takes a response, and gives what the environment is to play.
-    fn answer(
-        &mut self,
-        index: usize,
-        tokenizer: &Tokenizer,
-        prompter: &Prompter,
-        answer: accredit_torch::Generated,
-    ) -> Request {
-        let parsed = prompter.tags.parse(tokenizer, &answer.tokens);
-        self.ended = match answer.stop {
-            StopReason::Stop => answer.tokens.last().copied(),
-            StopReason::Length => None,
-        };
-        self.row.extend(&answer.tokens);
-        let request = Request { index, action: parsed.action.clone(), response: parsed.text.clone() };
-        if let Some(step) = self.steps.last_mut() {
-            step.action = parsed.action;
-            step.response = parsed.text;
-            let mut tokens =
-                Tokens { token_id: answer.tokens, kind: parsed.kinds, text: parsed.pieces, ..Tokens::default() };
-            tokens.columns.insert("sampler_logprob".to_owned(), answer.logprobs);
-            step.tokens = tokens;
+        let mut counts = Counts::default();
+        for result in results {
+            let (episodes, pool, counted) = result?;
+            live.extend(episodes);
+            self.pools.push(self.mended(pool)?);
+            counts.add(counted);
         }
-        request
+        Ok((live, counts))
     }
 
-    /// Takes what the environment answered.
-    fn step(&mut self, outcome: Result<Outcome, String>, prompter: &Prompter) {
-        let outcome = match outcome {
-            Ok(outcome) => outcome,
-            Err(message) => {
-                self.failure = Some(message);
-                return;
+    /// Takes a pool of at least so many environments, out of those that are there or a new one.
+    fn pool(&mut self, size: usize, threads: usize) -> Result<Pool, CollectError> {
+        if let Some(found) = self.pools.iter().position(|pool| pool.len() >= size) {
+            return Ok(self.pools.remove(found));
+        }
+        self.pools.clear();
+        let environments = (0..size).map(|_| (self.make)()).collect::<Result<Vec<_>, _>>()?;
+        Ok(Pool::new(environments, threads)?)
+    }
+
+    /// The pool with new environments in place of lost ones.
+    fn mended(&self, mut pool: Pool) -> Result<Pool, CollectError> {
+        for index in pool.lost() {
+            // One that stays lost fails again when it is reset, and is counted then.
+            if let Err(failure) = pool.replace(index, (self.make)()?) {
+                tracing::warn!("environment {index} could not be replaced: {}", failure.message);
             }
-        };
-        if let (Some(step), Some(turn)) = (self.steps.last_mut(), self.turn.take()) {
-            step.reward = Some(outcome.reward);
-            step.terminal = outcome.terminal;
-            step.valid_action = outcome.valid_action;
-            step.feedback = outcome.feedback;
-            step.next_state = if outcome.terminal { None } else { prompter.state(&outcome.turn) };
-            self.past.push(Past { observation: turn.observation, action: step.action.clone(), reward: outcome.reward });
         }
-        self.terminal = outcome.terminal;
-        self.success = outcome.success;
-        self.turn = Some(outcome.turn);
-    }
-
-    fn finish(self, iteration: u64, prompter: &Prompter) -> Trajectory {
-        let status = if self.failure.is_some() {
-            Status::Failed
-        } else if self.terminal {
-            Status::Completed
-        } else if self.out_of_room || self.ended.is_none() {
-            Status::TruncatedLength
-        } else {
-            Status::TruncatedSteps
-        };
-        Trajectory {
-            layout: if prompter.step_rows() { Layout::Step } else { Layout::Trajectory },
-            iteration,
-            group: format!("g{}", self.play.group),
-            trajectory: format!("g{}t{}", self.play.group, self.play.member),
-            status,
-            success: Some(self.success),
-            seed: Some(self.play.seed),
-            task: self.task.text,
-            answer: self.task.answer,
-            outcome: None,
-            steps: self.steps,
-        }
+        Ok(pool)
     }
 }
 
@@ -403,8 +261,8 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
-    use accredit_core::rng::Purpose;
-    use accredit_environments::Demonstration;
+    use accredit_core::{episode::Status, rng::Purpose};
+    use accredit_environments::{Demonstration, Outcome, Task, Turn};
     use accredit_torch::{Device, Model, ModelConfig, Shape, SpecialIds};
 
     use super::*;
@@ -449,12 +307,116 @@ mod tests {
         }
     }
 
+    /// Goes on for three or four steps, and shows what was said so far.
+    #[derive(Default)]
+    struct Chatty {
+        seed: u64,
+        said: Vec<usize>,
+    }
+
+    impl Chatty {
+        fn turn(&self) -> Turn {
+            Turn { observation: format!("{} {:?}", self.seed, self.said), ..Turn::default() }
+        }
+    }
+
+    impl Environment for Chatty {
+        fn instructions(&self) -> String {
+            String::new()
+        }
+
+        fn task(&self) -> Task {
+            Task::default()
+        }
+
+        fn reset(&mut self, seed: u64) -> Result<Turn, EnvironmentError> {
+            *self = Self { seed, said: Vec::new() };
+            Ok(self.turn())
+        }
+
+        fn step(&mut self, _action: Option<&str>, response: &str) -> Result<Outcome, EnvironmentError> {
+            self.said.push(response.len());
+            let terminal = self.said.len() as u64 == 3 + self.seed % 2;
+            let (reward, feedback) = (1.0, String::new());
+            Ok(Outcome { reward, terminal, success: true, valid_action: true, feedback, turn: self.turn() })
+        }
+
+        fn expert(&mut self) -> Option<Demonstration> {
+            None
+        }
+    }
+
+    const FAILURES: Failures =
+        Failures { on_failure: OnFailure::Replace, max_share: 0.5, timeout: Duration::from_secs(30) };
+
+    fn limits() -> Limits {
+        Limits {
+            sampling: Sampling::default(),
+            stop: StopTexts::default(),
+            max_tokens: 4,
+            max_episode_tokens: None,
+            max_context: 64,
+            max_steps: 2,
+            max_num_seqs: None,
+            threads: 1,
+        }
+    }
+
+    /// The same episodes with other threads, environments that are apart, and less room, in both contexts.
+    #[test]
+    fn an_episode_does_not_depend_on_what_it_is_played_beside() {
+        for context in [Context::Concat, Context::Window] {
+            let play = |threads, apart, max_num_seqs| {
+                let make: Make = Box::new(|| Ok(Box::new(Chatty::default()) as Box<dyn Environment>));
+                let limits =
+                    Limits { max_tokens: 9, max_context: 2048, max_steps: 9, threads, max_num_seqs, ..limits() };
+                let mut collector = Collector::new(make, 2, apart, FAILURES);
+                collect(&mut collector, context, &limits).unwrap().episodes
+            };
+            let alike = |episodes: &[Trajectory]| -> Vec<(Status, Vec<(String, Vec<u32>)>)> {
+                let step = |step: &accredit_core::episode::Step| (step.prompt.clone(), step.tokens.token_id.clone());
+                episodes.iter().map(|episode| (episode.status, episode.steps.iter().map(step).collect())).collect()
+            };
+            let expected = alike(&play(1, false, None));
+            assert!(expected.iter().all(|(status, steps)| *status == Status::Completed && steps.len() >= 3));
+            for (threads, apart, max_num_seqs) in
+                [(1, true, None), (2, false, None), (3, true, None), (1, false, Some(2)), (2, true, Some(3))]
+            {
+                assert_eq!(alike(&play(threads, apart, max_num_seqs)), expected);
+            }
+        }
+    }
+
+    #[test]
+    fn an_episode_ends_when_its_tokens_are_used_up() {
+        let make: Make = Box::new(|| Ok(Box::new(Chatty::default()) as Box<dyn Environment>));
+        let limits =
+            Limits { max_tokens: 9, max_context: 2048, max_steps: 9, max_episode_tokens: Some(12), ..limits() };
+        let played = collect(&mut Collector::new(make, 1, false, FAILURES), Context::Concat, &limits).unwrap();
+        for episode in &played.episodes {
+            let tokens: usize = episode.steps.iter().map(|step| step.tokens.token_id.len()).sum();
+            assert!(tokens <= 12, "{tokens}");
+            assert!(episode.status == Status::TruncatedLength || episode.status == Status::Completed);
+        }
+        assert!(played.episodes.iter().any(|episode| episode.status == Status::TruncatedLength));
+    }
+
     /// Plays two groups of three with so many breakdowns.
     fn play(breakdowns: usize, panics: bool, on_failure: OnFailure, max_share: f64) -> Result<Played, CollectError> {
+        let breakdowns = Arc::new(AtomicUsize::new(breakdowns));
+        let make: Make = Box::new(move || {
+            Ok(Box::new(Fragile { breakdowns: Arc::clone(&breakdowns), panics }) as Box<dyn Environment>)
+        });
+        let failures = Failures { on_failure, max_share, ..FAILURES };
+        collect(&mut Collector::new(make, 1, false, failures), Context::Window, &limits())
+    }
+
+    /// Plays two groups of three with a small model.
+    fn collect(collector: &mut Collector, context: Context, limits: &Limits) -> Result<Played, CollectError> {
         let folder = tempfile::tempdir().unwrap();
         let tags = Tags::new("think", "answer").all();
         let tokenizer = Tokenizer::create(folder.path(), &["seed".to_owned()], &tags, 300).unwrap();
-        let config = Rollout { prompt: Prompt::Bare, context: Context::Window, max_tokens: 4, ..Rollout::default() };
+        let config = Rollout { prompt: Prompt::Bare, context, ..Rollout::default() };
         let prompter = Prompter::new(&config, &tokenizer.chat, "").unwrap();
         let shape = Shape {
             vocab_size: tokenizer.vocabulary(),
@@ -464,30 +426,9 @@ mod tests {
             ..Shape::default()
         };
         let model = Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 1, Device::CPU).unwrap();
-        let breakdowns = Arc::new(AtomicUsize::new(breakdowns));
-        let make: Make = Box::new(move || {
-            Ok(Box::new(Fragile { breakdowns: Arc::clone(&breakdowns), panics }) as Box<dyn Environment>)
-        });
-        let failures = Failures { on_failure, max_share, timeout: Duration::from_secs(30) };
-        let sampling = Sampling {
-            temperature: 1.0,
-            top_k: None,
-            top_p: None,
-            max_tokens: 4,
-            max_context: 64,
-            max_steps: 2,
-            threads: 1,
-        };
         let plays: Vec<Play> = (0..6).map(|i| Play { group: i / 3, member: i % 3, seed: i / 3 }).collect();
         let noise = Stream::new(1, Purpose::Sampling);
-        Collector::new(make, 1, failures).play(
-            &model.sampler().unwrap(),
-            &tokenizer,
-            &prompter,
-            &plays,
-            sampling,
-            noise,
-        )
+        collector.play(&model.sampler().unwrap(), &tokenizer, &prompter, &plays, limits, noise)
     }
 
     fn failed(played: &Played) -> usize {

@@ -14,6 +14,8 @@ pub mod kinds;
 #[cfg(feature = "torch")]
 pub mod prompt;
 #[cfg(feature = "torch")]
+pub mod stop;
+#[cfg(feature = "torch")]
 pub mod tasks;
 #[cfg(feature = "torch")]
 pub mod tokenizer;

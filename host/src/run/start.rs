@@ -9,7 +9,7 @@ use std::{
 use accredit_core::rng::{Purpose, Stream};
 use accredit_environments::{Environment, EnvironmentError, Traits};
 use accredit_plugin_api::Hook;
-use accredit_torch::{Critic, Device, Model, Optimizer, Shape};
+use accredit_torch::{Critic, Device, Model, Optimizer, Sampling, Shape};
 use anyhow::{Context, Result, bail};
 
 use super::{Run, summary, warm_start};
@@ -24,8 +24,9 @@ use crate::{
     plugin::{SearchPath, Services},
     rollout::{
         chat::ChatTemplate,
-        collect::{Collector, Failures, Play, Sampling},
+        collect::{Collector, Failures, Limits, Play},
         prompt::Prompter,
+        stop::StopTexts,
         tasks::{HeldOut, Tasks},
         tokenizer::Tokenizer,
     },
@@ -139,7 +140,8 @@ fn collector(config: &Config, setting: &Setting) -> Result<Collector> {
         max_share: environment.max_failed_share,
         timeout: Duration::from_secs_f64(environment.timeout_seconds),
     };
-    Ok(Collector::new(Box::new(move || setting.make()), threads, failures))
+    let apart = setting.traits.apart;
+    Ok(Collector::new(Box::new(move || setting.make()), threads, apart, failures))
 }
 
 /// Refuses a new model that this machine cannot hold, before anything is made.
@@ -177,17 +179,23 @@ fn machine_memory() -> Option<u64> {
     Some(kibibytes.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// How the policy of a configuration is sampled.
-pub fn sampling(config: &Config, policy: &Model) -> Sampling {
+/// How the policy of a configuration plays.
+pub fn limits(config: &Config, policy: &Model) -> Limits {
     let rollout = &config.rollout;
     let limit = policy.config().shape().max_positions;
-    Sampling {
-        temperature: rollout.temperature as f32,
-        top_k: rollout.top_k,
-        top_p: rollout.top_p.map(|p| p as f32),
+    Limits {
+        sampling: Sampling {
+            temperature: rollout.temperature as f32,
+            top_k: rollout.top_k,
+            top_p: rollout.top_p.map(|p| p as f32),
+            min_p: rollout.min_p.map(|p| p as f32),
+        },
+        stop: StopTexts::new(&rollout.stop),
         max_tokens: rollout.max_tokens,
+        max_episode_tokens: rollout.max_episode_tokens,
         max_context: rollout.max_context.unwrap_or(limit).min(limit),
         max_steps: rollout.max_steps,
+        max_num_seqs: rollout.max_num_seqs,
         threads: config.run.threads,
     }
 }
@@ -203,14 +211,15 @@ pub fn evaluate(
 ) -> Result<Metrics> {
     let sampler = policy.sampler()?;
     let noise = Stream::new(config.evaluation.seed, Purpose::Evaluation).with(1);
-    let sampling = Sampling { temperature: config.evaluation.temperature as f32, ..sampling(config, policy) };
+    let mut limits = limits(config, policy);
+    limits.sampling.temperature = config.evaluation.temperature as f32;
     let plays: Vec<Play> =
         seeds.iter().enumerate().map(|(i, seed)| Play { group: i as u64, member: 0, seed: *seed }).collect();
     // As many at once as in training, so that no more environments are needed than for that.
     let at_once = config.rollout.groups * config.rollout.group_size;
     let mut episodes = Vec::with_capacity(plays.len());
     for part in plays.chunks(at_once) {
-        episodes.extend(collector.play(&sampler, tokenizer, prompter, part, sampling, noise)?.episodes);
+        episodes.extend(collector.play(&sampler, tokenizer, prompter, part, &limits, noise)?.episodes);
     }
     let mut metrics = Metrics::default();
     summary::held_out(&mut metrics, &episodes);

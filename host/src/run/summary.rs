@@ -164,8 +164,9 @@ pub fn credit(metrics: &mut Metrics, batch: &Batch, credit: &Credit) {
         metrics.put(label, correlation(&credit.advantage, &shadow.advantage));
     }
     if let (Some(old), Some(sampled)) = (batch.table.f32(OLD_LOGPROB), batch.table.f32(SAMPLER_LOGPROB)) {
-        let sum: f64 = old.iter().zip(sampled).map(|(a, b)| f64::from((a - b).abs())).sum();
-        metrics.put(names::MISMATCH, sum / old.len().max(1) as f64);
+        let off = || old.iter().zip(sampled).map(|(a, b)| f64::from((a - b).abs()));
+        metrics.put(names::MISMATCH, off().sum::<f64>() / old.len().max(1) as f64);
+        metrics.put(names::MISMATCH_MAX, off().fold(0.0, f64::max));
     }
 }
 

@@ -30,6 +30,8 @@ pub const COMPLETE: &str = "response/complete_ratio";
 pub const THINK_SHARE: &str = "response/think_token_ratio";
 /// Mean absolute difference of a token's log-probability between the sampler and the training kernels.
 pub const MISMATCH: &str = "rollout/logprob_diff/mean";
+/// Largest such difference in the iteration.
+pub const MISMATCH_MAX: &str = "rollout/logprob_diff/max";
 /// Tokens that went through the frozen reference, prompts included; not there without one.
 pub const REFERENCE_TOKENS: &str = "reference/tokens";
 /// Mean surprisal (negative log-probability before the update) of the tokens that were sampled: an estimate of the

@@ -33,6 +33,13 @@ pub struct Rollout {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub top_k: Option<usize>,
+    /// Sampling among tokens that are at least this many times as likely as the likeliest; left out, all tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub min_p: Option<f64>,
+    /// Texts that end a response, beside the stop tokens of the model; they stay a part of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stop: Vec<String>,
     /// The most tokens of one response.
     #[schemars(range(min = 1, max = 16_777_216))]
     pub max_tokens: usize,
@@ -40,6 +47,15 @@ pub struct Rollout {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]
     pub max_context: Option<usize>,
+    /// The most tokens of all responses of an episode; left out, no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_episode_tokens: Option<usize>,
+    /// The most episodes that are sampled at once, for which the cache has room; left out, all of them. The others begin
+    /// as soon as one is over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub max_num_seqs: Option<usize>,
     /// The tag around reasoning, without brackets.
     #[schemars(length(min = 1))]
     pub think_tag: String,
@@ -74,8 +90,12 @@ impl Default for Rollout {
             temperature: 1.0,
             top_p: None,
             top_k: None,
+            min_p: None,
+            stop: Vec::new(),
             max_tokens: 256,
             max_context: None,
+            max_episode_tokens: None,
+            max_num_seqs: None,
             think_tag: "think".to_owned(),
             action_tag: "answer".to_owned(),
             prompt: Prompt::Ragen,

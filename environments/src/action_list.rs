@@ -5,7 +5,11 @@ pub(crate) const SEPARATOR: &str = "||";
 
 /// The actions of an answer, and whether it holds nothing else. With more than one action allowed, parts that are empty
 /// do not count, those beyond `max_actions` are not read, and those that mean nothing are left out.
-pub(crate) fn parse<T>(text: Option<&str>, max_actions: usize, action: impl Fn(&str) -> Option<T>) -> (Vec<T>, bool) {
+pub(crate) fn parse<'a, T>(
+    text: Option<&'a str>,
+    max_actions: usize,
+    action: impl Fn(&'a str) -> Option<T>,
+) -> (Vec<T>, bool) {
     let text = text.unwrap_or_default();
     if max_actions == 1 {
         let actions = Vec::from_iter(action(text.trim()));

@@ -77,6 +77,7 @@ pub struct Task {
 
 /// What an environment supplies, known from its settings before anything runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Traits {
     /// Every turn has a key of its state.
     pub states: bool,

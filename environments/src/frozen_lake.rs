@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 use crate::numpy_random::Pcg64;
 use crate::{Demonstration, Environment, EnvironmentError, Outcome, Task, Traits, Turn, action_list, registry};
 use expert::Plan;
-use map::{Cell, Map};
+use map::{Cell, Map, Misfits};
 use motion::Direction;
 use view::View;
 
@@ -203,15 +203,18 @@ impl Environment for FrozenLake {
     fn reset(&mut self, seed: u64) -> Result<Turn, EnvironmentError> {
         let Settings { size, p_frozen, min_distance, .. } = self.settings;
         let map = match self.settings.map {
-            MapSource::Gym => Some(Map::gym()),
+            MapSource::Gym => Ok(Map::gym()),
             MapSource::Random => Map::random(seed, size, p_frozen, min_distance),
         };
-        let map = map.ok_or_else(|| EnvironmentError::NoTask {
+        let map = map.map_err(|Misfits { draws, farthest }| EnvironmentError::NoTask {
             environment: <Settings as registry::Settings>::NAME,
             seed,
             message: format!(
-                "none of {} random maps with p_frozen = {p_frozen} has its goal {min_distance} or more moves away",
-                map::DRAWS
+                "of {draws} random maps with p_frozen = {p_frozen}, none has its goal {min_distance} or more moves away; {}",
+                match farthest {
+                    Some(farthest) => format!("the farthest is {farthest} away: lower `min_distance`"),
+                    None => "no goal can be reached at all: raise `p_frozen`".to_owned(),
+                }
             ),
         })?;
         let mut ice = Pcg64::new(seed);

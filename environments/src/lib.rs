@@ -10,6 +10,7 @@
 
 mod action_list;
 mod alfworld;
+mod data;
 mod environment;
 mod error;
 mod frozen_lake;

@@ -1,5 +1,7 @@
 //! The environments by name. One line of [`ENVIRONMENTS`] adds one.
 
+use std::num::{IntErrorKind, ParseIntError};
+
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
@@ -127,7 +129,16 @@ fn read<S: Settings>(settings: &Map<String, Value>) -> Result<S, EnvironmentErro
     }
     let settings: S = serde_path_to_error::deserialize(Value::Object(settings.clone())).map_err(|error| {
         let path = error.path().to_string();
-        S::misfit(if path == "." { "" } else { &path }, error.inner().to_string())
+        let mut message = error.inner().to_string();
+        // A whole number that is too large for TOML comes as a text.
+        let too_large =
+            |error: ParseIntError| [IntErrorKind::PosOverflow, IntErrorKind::NegOverflow].contains(error.kind());
+        if let Some(Value::String(text)) = settings.get(&path)
+            && text.parse::<i64>().is_err_and(too_large)
+        {
+            message = format!("{text} is out of range: whole numbers go from {} to {}", i64::MIN, i64::MAX);
+        }
+        S::misfit(if path == "." { "" } else { &path }, message)
     })?;
     settings.check()?;
     Ok(settings)

@@ -304,9 +304,9 @@ impl Environment for Sokoban {
                 environment: <Settings as registry::Settings>::NAME,
                 seed,
                 message: format!(
-                    "none of {} seeds that follow from it makes a room of {rows} x {cols} with {boxes} boxes and \
-                     search_depth = {search_depth}; a larger room or fewer boxes may do",
-                    room::SEEDS
+                    "neither it nor the seeds that follow from it make a room of {rows} x {cols} with {boxes} boxes and \
+                     search_depth = {search_depth}; fewer `boxes`, a larger room, or with many boxes a greater \
+                     `search_depth` may do"
                 ),
             })?;
             (board, Some(solution))

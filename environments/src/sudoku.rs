@@ -29,7 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Demonstration, Environment, EnvironmentError, Outcome, Task, Traits, Turn, action_list, registry};
 use action::Placement;
-use grid::{Grid, each};
+use grid::{Grid, digits, each};
 use puzzle::Puzzle;
 use view::{Shown, View};
 
@@ -198,7 +198,7 @@ impl Episode {
         self.grid.put(cell, number);
         let right = self.solution.cells()[cell] == number;
         self.feedback.push_str(if right { "✓ Correct! Placed " } else { "⚠ Placed " });
-        self.feedback.push_str(&number.to_string());
+        self.feedback.push_str(digits(number.into()));
         self.feedback.push_str(" at ");
         view::point(&mut self.feedback, &self.grid, cell);
         if !right {
@@ -239,7 +239,7 @@ impl Episode {
         let Settings { view, max_steps, show_valid_numbers, .. } = *settings;
         let Self { given, grid, feedback, steps, .. } = self;
         let shown = Shown { given, grid, feedback, steps: *steps, max_steps };
-        let mut actions = Vec::new();
+        let mut actions = Vec::with_capacity(if self.over { 0 } else { 4 * grid.empty() });
         if !self.over {
             for cell in (0..grid.cells().len()).filter(|cell| given.cells()[*cell] == 0) {
                 let (row, col) = grid.position(cell);
@@ -252,7 +252,8 @@ impl Episode {
 
 /// A placement as an action.
 fn name(Placement { number, row, col }: Placement) -> String {
-    format!("place {number} at row {} col {}", row + 1, col + 1)
+    let parts = ["place ", digits(number.into()), " at row ", digits(row + 1), " col ", digits(col + 1)];
+    parts.concat()
 }
 
 impl Environment for Sudoku {
@@ -272,13 +273,12 @@ impl Environment for Sudoku {
     fn reset(&mut self, seed: u64) -> Result<Turn, EnvironmentError> {
         let (size, blanks) = (self.settings.size, self.settings.blanks());
         let (puzzle, why) = match self.settings.puzzle {
-            Source::Ragen => (puzzle::ragen(seed, size, blanks), "its grid takes too long to fill".to_owned()),
+            Source::Ragen => {
+                (puzzle::ragen(seed, size, blanks), "its grid takes too long to fill; other seeds do not".to_owned())
+            }
             Source::Unique => {
                 let clues = size * size - blanks;
-                let why = format!(
-                    "none of {} grids gives a puzzle with {clues} clues and one solution; set more clues",
-                    puzzle::GRIDS
-                );
+                let why = format!("no puzzle with {clues} clues and one solution was found in time; set more `clues`");
                 (puzzle::unique(seed, size, clues), why)
             }
         };
@@ -297,28 +297,31 @@ impl Environment for Sudoku {
         if episode.over {
             return Err(EnvironmentError::EpisodeOver);
         }
-        let some = |part: &str| (!part.is_empty()).then(|| part.to_owned());
-        let (actions, mut valid_action) = action_list::parse(action, self.settings.max_actions_per_turn, some);
+        let (actions, mut valid_action) =
+            action_list::parse(action, self.settings.max_actions_per_turn, |part| (!part.is_empty()).then_some(part));
         let mut reward = 0.0;
-        let mut feedback = Vec::new();
+        let mut feedback = String::new();
         for action in actions {
-            let played = episode.play(&action, self.settings.max_steps);
+            let played = episode.play(action, self.settings.max_steps);
             reward += played.reward;
             valid_action &= played.legal;
-            feedback.push(episode.feedback.clone());
+            if !feedback.is_empty() {
+                feedback.push('\n');
+            }
+            feedback.push_str(&episode.feedback);
             if episode.over {
                 break;
             }
         }
         if feedback.is_empty() {
-            feedback.push("No action: place a number, as in 'place 5 at row 2 col 3'.".to_owned());
+            feedback.push_str("No action: place a number, as in 'place 5 at row 2 col 3'.");
         }
         Ok(Outcome {
             reward: reward as f32,
             terminal: episode.over,
             success: episode.is_solved(),
             valid_action,
-            feedback: feedback.join("\n"),
+            feedback,
             turn: episode.turn(&self.settings),
         })
     }

@@ -66,8 +66,8 @@ fn main() {
     }
     let folder = plugins::target_folder().join("release");
     println!(
-        "{:<20} {:<10} {:>9} {:>9} {:>9} {:>8}   {:>9} {:>8}",
-        "scheme", "hook", "ms", "stream", "Mtok/s", "ratio", "ms at x4", "growth"
+        "{:<20} {:<10} {:>9} {:>9} {:>9} {:>8}   {:>9} {:>9} {:>8}",
+        "scheme", "hook", "ms", "stream", "Mtok/s", "ratio", "ms at x4", "stream", "ratio"
     );
     let batches = [16, 64].map(Case::new);
     for found in SearchPath::of_folders([folder]).available().into_iter().flatten() {
@@ -93,7 +93,7 @@ fn measure(scheme: &mut Scheme, batches: &[Case]) {
         let results: Result<Vec<Timed>, String> = batches.iter().map(|batch| batch.time(scheme, hook)).collect();
         match results {
             Ok(timed) => println!(
-                "{:<20} {:<10} {:>9.3} {:>9.3} {:>9.0} {:>8.2}   {:>9.3} {:>8.2}",
+                "{:<20} {:<10} {:>9.3} {:>9.3} {:>9.0} {:>8.2}   {:>9.3} {:>9.3} {:>8.2}",
                 scheme.name(),
                 hook.name(),
                 timed[0].scheme * 1e3,
@@ -101,7 +101,8 @@ fn measure(scheme: &mut Scheme, batches: &[Case]) {
                 timed[0].tokens as f64 / timed[0].scheme / 1e6,
                 timed[0].scheme / timed[0].stream,
                 timed[1].scheme * 1e3,
-                timed[1].scheme / timed[0].scheme,
+                timed[1].stream * 1e3,
+                timed[1].scheme / timed[1].stream,
             ),
             Err(message) => println!("{:<20} {:<10} {message}", scheme.name(), hook.name()),
         }

@@ -118,6 +118,59 @@ pub fn exp_f32(x: f32) -> f32 {
     if x > HIGHEST { f32::INFINITY } else { result }
 }
 
+/// `e^x - 1` in 32 bits, to within 2 ulp of the exact value however small `x` is, if the result is a normal number. Above
+/// 88.72 it is infinite; NaN stays NaN.
+#[inline(always)]
+pub fn exp_m1_f32(x: f32) -> f32 {
+    const ROUND: f32 = 12_582_912.0;
+    const LOWEST: f32 = -80.0;
+    const HIGHEST: f32 = 88.722_83;
+    // As in `exp_f32`; the last two terms are exact, and 0 where `n` is.
+    const LN_2_HIGH: f32 = 0.693_359_4;
+    const LN_2_LOW: f32 = -2.121_944_4e-4;
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let n = shifted - ROUND;
+    let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
+    let r2 = r * r;
+    let low = 0.5 + 0.166_665_77 * r;
+    let high = (0.041_666_555 + 0.008_363_179 * r) + 0.001_392_618_4 * r2;
+    let less_one = r + r2 * (low + r2 * high);
+    let half_scale = f32::from_bits(shifted.to_bits().wrapping_add(126) << 23);
+    let result = (less_one * half_scale + (half_scale - 0.5)) * 2.0;
+    let result = if x < LOWEST { -1.0 } else { result };
+    if x > HIGHEST { f32::INFINITY } else { result }
+}
+
+/// `ln(1 + x)` in 32 bits, to within 3 ulp of the exact value however small `x` is. Of -1 it is minus infinity, of less NaN;
+/// infinity and NaN stay.
+///
+/// `1 + x = 2^n (1 + f)` as in [`ln`]; where `n` is 0, `f` is `x` itself, and what the sum lost does not matter. Then
+/// `ln(1 + f) = f - f^2 / 2 + f^3 R(f)`, `R` of degree 8 (Chebyshev interpolation, error 3e-8).
+#[inline(always)]
+pub fn ln_1p_f32(x: f32) -> f32 {
+    const ROOT: u32 = 0x3f35_04f3;
+    const MANTISSA: u32 = (1 << 23) - 1;
+    // In the lowest bits of 2^23 an integer is its own number.
+    const INTEGER: f32 = 8_388_608.0;
+    const LN_2_HIGH: f32 = 0.693_359_4;
+    const LN_2_LOW: f32 = -2.121_944_4e-4;
+    let bits = (1.0 + x).to_bits();
+    // Above 0 for every number: 200 is taken off again.
+    let offset = bits.wrapping_sub(ROOT).wrapping_add(200 << 23);
+    let n = (f32::from_bits((offset >> 23) | INTEGER.to_bits()) - INTEGER) - 200.0;
+    let m = f32::from_bits((bits.wrapping_sub(ROOT) & MANTISSA).wrapping_add(ROOT));
+    let f = if n == 0.0 { x } else { m - 1.0 };
+    let (f2, f4) = (f * f, (f * f) * (f * f));
+    let low = (0.333_333_3 - 0.249_999_97 * f) + f2 * (0.200_007_16 - 0.166_678_02 * f);
+    let middle = (0.142_490_58 - 0.124_256_87 * f) + f2 * (0.116_854_2 - 0.114_797_34 * f);
+    let series = low + f4 * (middle + f4 * 0.069_716_11);
+    let tail = n * LN_2_LOW - f2 * (0.5 - f * series);
+    let result = n * LN_2_HIGH + (f + tail);
+    let result = if x == f32::INFINITY { x } else { result };
+    let result = if x == -1.0 { f32::NEG_INFINITY } else { result };
+    if (x < -1.0) | x.is_nan() { f32::NAN } else { result }
+}
+
 /// The natural logarithm to within 1 ulp of the exact value. Of 0 it is minus infinity, of a negative number NaN; infinity
 /// and NaN stay.
 ///
@@ -177,12 +230,8 @@ pub fn sum(values: &[f64]) -> f64 {
             *part += value;
         }
     }
-    let [a, b, c, d, e, f, g, h] = parts;
-    let mut total = ((a + e) + (c + g)) + ((b + f) + (d + h));
-    for value in rest {
-        total += value;
-    }
-    total
+    // One after the other: where they are added in pairs, the compiler makes the loop one over pairs.
+    parts.iter().chain(rest).sum()
 }
 
 /// The sum of numbers of 32 bits in 64, in sixteen parts that are added at the end: the same for the same numbers in the
@@ -196,7 +245,20 @@ pub fn sum_f32(values: &[f32]) -> f64 {
             *part += f64::from(*value);
         }
     }
-    sum(&parts) + rest.iter().map(|value| f64::from(*value)).sum::<f64>()
+    parts.iter().sum::<f64>() + rest.iter().map(|value| f64::from(*value)).sum::<f64>()
+}
+
+/// [`sum_f32`] with the widest vectors.
+pub fn sum_f32_all(values: &[f32]) -> f64 {
+    struct Sum<'a>(&'a [f32]);
+    impl Kernel for Sum<'_> {
+        type Output = f64;
+        #[inline(always)]
+        fn run(self) -> f64 {
+            sum_f32(self.0)
+        }
+    }
+    run(Sum(values))
 }
 
 /// [`exp`] of every element, in place.
@@ -267,6 +329,35 @@ mod tests {
     }
 
     #[test]
+    fn near_0_nothing_of_32_bits_is_lost() {
+        let close = |found: f32, exact: f64, most: u32, x: f32| {
+            let exact = exact as f32;
+            assert!(found.to_bits().abs_diff(exact.to_bits()) <= most, "{x:?}: {found:?} and {exact:?}");
+        };
+        for (low, high) in [(-1.0, 1.0), (-90.0, 88.7), (-1e-4, 1e-4), (-0.36, -0.34), (0.34, 0.36)] {
+            over(low, high).map(|x| x as f32).for_each(|x| close(exp_m1_f32(x), f64::from(x).exp_m1(), 2, x));
+        }
+        for (low, high) in [(-0.999_999, 1.0), (-1e-4, 1e-4), (-0.5, -0.28), (0.4, 0.5), (0.0, 1e6)] {
+            over(low, high).map(|x| x as f32).for_each(|x| close(ln_1p_f32(x), f64::from(x).ln_1p(), 3, x));
+        }
+        // Both signs of every size.
+        for x in over(-120.0, 60.0).flat_map(|exponent| [exponent.exp2() as f32, -exponent.exp2() as f32]) {
+            if x < 88.0 {
+                close(exp_m1_f32(x), f64::from(x).exp_m1(), 2, x);
+            }
+            if x > -1.0 {
+                close(ln_1p_f32(x), f64::from(x).ln_1p(), 3, x);
+            }
+        }
+        let ends = [0.0, f32::INFINITY, f32::NEG_INFINITY, 89.0].map(exp_m1_f32);
+        assert_eq!(ends, [0.0, f32::INFINITY, -1.0, f32::INFINITY]);
+        assert_eq!([0.0, f32::INFINITY, -1.0].map(ln_1p_f32), [0.0, f32::INFINITY, f32::NEG_INFINITY]);
+        assert!(
+            [-1.5, f32::NEG_INFINITY, f32::NAN].iter().all(|x| ln_1p_f32(*x).is_nan()) && exp_m1_f32(f32::NAN).is_nan()
+        );
+    }
+
+    #[test]
     fn a_logarithm_is_the_standard_library_s_within_its_rounding() {
         let check = |x: f64| assert!(ulps(ln(x), x.ln()) <= 1, "{x:?}: {:?} and {:?}", ln(x), x.ln());
         for (low, high) in [(0.5, 2.0), (0.999, 1.001), (1e-9, 1.0), (1.0, 1e9)] {
@@ -322,6 +413,7 @@ mod tests {
             assert_eq!(sum(&values), values.iter().sum::<f64>());
             let single: Vec<f32> = values.iter().map(|value| *value as f32).collect();
             assert_eq!(sum_f32(&single), values.iter().sum::<f64>());
+            assert_eq!(sum_f32_all(&single), sum_f32(&single));
         }
     }
 }

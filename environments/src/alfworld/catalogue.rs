@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::game::Game;
 use super::goal::TaskType;
 use super::{Misfit, Split, grammar, problem};
+use crate::data;
 
 /// What to do about a folder that is not there or not whole.
 const HINT: &str = "the games come with the Python package `alfworld`: `alfworld-download` writes them to \
@@ -71,13 +72,10 @@ impl Catalogue {
 
 /// The folder of a split: in the folder that was named, or in one below it that holds a version of the data.
 fn split_folder(folder: &Path, split: Split) -> Result<PathBuf, String> {
-    let shown = folder.display();
-    if !folder.is_dir() {
-        return Err(format!("there is no folder {shown}; {HINT}"));
-    }
+    data::check_folder(folder, HINT)?;
     let candidates = [folder.to_owned(), folder.join("json_2.1.1")];
     let found = candidates.into_iter().map(|folder| folder.join(split.folder())).find(|folder| folder.is_dir());
-    found.ok_or_else(|| format!("{shown} has no folder `{}` of games; {HINT}", split.folder()))
+    found.ok_or_else(|| format!("{} has no folder `{}` of games; {HINT}", folder.display(), split.folder()))
 }
 
 /// The games below a folder.
@@ -110,7 +108,7 @@ fn find(folder: &Path, types: &[TaskType]) -> Result<Vec<PathBuf>, String> {
             continue;
         }
         let game = folder.join("game.tw-pddl");
-        if !game.is_file() {
+        if !data::is_there(&game) {
             leave_out("without a file game.tw-pddl");
             continue;
         }
@@ -132,7 +130,7 @@ fn find(folder: &Path, types: &[TaskType]) -> Result<Vec<PathBuf>, String> {
 
 /// Collects the folders that hold a `traj_data.json`.
 fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cannot read the folder {}: {error}", folder.display());
+    let failed = |error: std::io::Error| format!("cannot read the folder {}: {error}; {HINT}", folder.display());
     for entry in fs::read_dir(folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if entry.file_name() == "traj_data.json" {
@@ -147,7 +145,7 @@ fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Str
 /// Reads a JSON file. `expected` says what should be in it.
 fn read_json<T: for<'a> Deserialize<'a>>(path: &Path, expected: &str) -> Result<T, String> {
     let shown = path.display();
-    let text = fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}; {HINT}"))?;
+    let text = data::read(path, HINT)?;
     serde_json::from_str(&text).map_err(|error| {
         let what = if error.is_eof() { "the file is cut" } else { "not the file that was expected" };
         format!("{shown}: {what} (JSON with {expected}): {error}; {HINT}")
@@ -164,7 +162,7 @@ pub(super) fn read_game(path: &Path) -> Result<Game, String> {
     let file: File = read_json(path, "`pddl_problem` and `grammar`")?;
     let place = |part: &str, Misfit { line, message }: Misfit| {
         let line = if line == 0 { String::new() } else { format!(", line {line}") };
-        format!("{}: `{part}`{line}: {message}", path.display())
+        format!("{}: `{part}`{line}: {message}; {HINT}", path.display())
     };
     let (wording, task) = grammar::read(&file.grammar).map_err(|misfit| place("grammar", misfit))?;
     problem::read(&file.pddl_problem, Arc::new(wording), task).map_err(|misfit| place("pddl_problem", misfit))

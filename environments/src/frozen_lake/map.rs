@@ -26,17 +26,34 @@ pub(super) struct Map {
     pub(super) goal: usize,
 }
 
-/// How many maps are drawn before a seed counts as one without a map.
-pub(super) const DRAWS: usize = 100_000;
+/// How many cells are drawn before a seed counts as one without a map: 100,000 maps of RAGEN's size, fewer larger ones.
+const CELLS: usize = 1_600_000;
+
+/// What was drawn where no map fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Misfits {
+    /// How many maps.
+    pub(super) draws: usize,
+    /// The most moves from a start to its goal; none if no goal could be reached.
+    pub(super) farthest: Option<usize>,
+}
 
 impl Map {
-    /// The first map of this seed's stream whose goal is at least `min_distance` moves from its start; none if
-    /// [`DRAWS`] maps have no such pair. With `min_distance` 1 that is RAGEN's map of the seed.
-    pub(super) fn random(seed: u64, size: usize, p_frozen: f64, min_distance: usize) -> Option<Self> {
+    /// The first map of this seed's stream whose goal is at least `min_distance` moves from its start, if one is among
+    /// those that are drawn. With `min_distance` 1 that is RAGEN's map of the seed.
+    pub(super) fn random(seed: u64, size: usize, p_frozen: f64, min_distance: usize) -> Result<Self, Misfits> {
         let mut stream = Pcg64::new(seed);
-        (0..DRAWS)
-            .map(|_| Self::draw(&mut stream, size, p_frozen))
-            .find(|map| map.distances()[map.start].is_some_and(|distance| distance >= min_distance))
+        let draws = CELLS.div_ceil(size * size);
+        let mut farthest = None;
+        for _ in 0..draws {
+            let map = Self::draw(&mut stream, size, p_frozen);
+            let distance = map.distances()[map.start];
+            if distance.is_some_and(|distance| distance >= min_distance) {
+                return Ok(map);
+            }
+            farthest = farthest.max(distance);
+        }
+        Err(Misfits { draws, farthest })
     }
 
     /// One map, reachable or not.
@@ -135,8 +152,10 @@ mod tests {
 
     #[test]
     fn a_seed_without_a_map_ends() {
-        assert_eq!(Map::random(1, 4, 0.0, 2), None);
-        assert!(Map::random(1, 4, 0.0, 1).is_some());
+        assert_eq!(Map::random(1, 4, 0.0, 2), Err(Misfits { draws: 100_000, farthest: Some(1) }));
+        assert!(Map::random(1, 4, 0.0, 1).is_ok());
+        let Misfits { draws, farthest } = Map::random(1, 64, 0.9, 126).unwrap_err();
+        assert!(draws == 391 && farthest.is_some_and(|farthest| (60..126).contains(&farthest)), "{farthest:?}");
     }
 
     proptest! {

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::board::{Board, Cell};
+use crate::data;
 
 /// Which levels of a folder are played.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -86,7 +87,7 @@ fn read(folder: &Path) -> Result<Vec<Board>, String> {
     files.sort();
     let mut levels = Vec::new();
     for file in &files {
-        let text = fs::read_to_string(file).map_err(|error| unreadable(file, &error))?;
+        let text = data::read(file, HINT)?;
         let found = parse(&text, &mut levels).map_err(|error| format!("{}, {error}", file.display()))?;
         if found == 0 {
             return Err(format!(

@@ -28,19 +28,24 @@ pub(super) struct Room {
 }
 
 /// How many seeds are tried before the first one counts as one without a room.
-pub(super) const SEEDS: usize = 200;
+const SEEDS: usize = 200;
+/// How many states the searches of all these seeds look at together, before the same.
+const ALL_STATES: usize = 12_000_000;
 /// How many rooms are tried with one seed.
 const TRIES: usize = 4;
 /// How many states the search looks at.
 const STATES: usize = 300_000;
 
 /// The room of a seed. Where it has none, the original goes on with another seed, and so does this; none after [`SEEDS`]
-/// of them, or if a room cannot be solved as it was made.
+/// of them or [`ALL_STATES`], or if a room cannot be solved as it was made.
 pub(super) fn make(seed: u64, plan: Plan) -> Option<Room> {
-    let mut seed = seed;
+    let (mut seed, mut states) = (seed, 0);
     for _ in 0..SEEDS {
-        if let Some(room) = draw(seed, plan) {
+        if let Some(room) = draw(seed, plan, &mut states) {
             return room.board.is_solved_by(&room.solution).then_some(room);
+        }
+        if states >= ALL_STATES {
+            break;
         }
         seed = next_seed(seed);
     }
@@ -59,8 +64,8 @@ fn next_seed(seed: u64) -> u64 {
     hash.unsigned_abs() & u64::from(u32::MAX)
 }
 
-/// The room of this very seed, if it has one.
-fn draw(seed: u64, plan: Plan) -> Option<Room> {
+/// The room of this very seed, if it has one. Adds the states that were looked at to `states`.
+fn draw(seed: u64, plan: Plan, states: &mut usize) -> Option<Room> {
     let mut python = PythonRandom::new(seed);
     // NumPy takes seeds of 32 bits only, and so does the original.
     let mut numpy = RandomState::new(seed as u32);
@@ -74,7 +79,10 @@ fn draw(seed: u64, plan: Plan) -> Option<Room> {
         for _ in 0..plan.boxes {
             cells[free.remove(numpy.below(free.len()))] = Cell::Target;
         }
-        let best = Search::new(plan, &cells).run(player);
+        let mut search = Search::new(plan, &cells);
+        search.visit(player, 0, None, plan.search_depth);
+        *states += search.seen.len();
+        let best = search.best;
         if best.displacement > 0 {
             return Some(finish(plan, cells, best, &mut python));
         }
@@ -197,11 +205,6 @@ impl<'a> Search<'a> {
             moves: Vec::new(),
             best: Best { score: -1, player: 0, boxes, displacement: 0, moves: Vec::new() },
         }
-    }
-
-    fn run(mut self, player: usize) -> Best {
-        self.visit(player, 0, None, self.plan.search_depth);
-        self.best
     }
 
     /// Looks at a state and all that it leads to. `changes` counts how often another box was pulled than before, and

@@ -35,7 +35,7 @@ pub(super) struct Placement {
 /// What the text asks for on a grid of this size, or what is wrong with it, in RAGEN's words.
 pub(super) fn parse(text: &str, size: usize) -> Result<Placement, String> {
     let text = text.trim().to_lowercase();
-    let Some([first, second, third]) = numbers(&text) else {
+    let Some([first, second, third]) = listed(&text).or_else(|| numbers(&text)) else {
         let quoted: String = text.chars().take(QUOTED).collect();
         return Err(format!(
             "Could not parse action: '{quoted}'. Expected format: 'place 5 at row 2 col 3' or '2,3,5'"
@@ -50,6 +50,17 @@ pub(super) fn parse(text: &str, size: usize) -> Result<Placement, String> {
         }
     }
     Ok(Placement { number: number as u8, row: row as usize - 1, col: col as usize - 1 })
+}
+
+/// The numbers of an action as it is listed, which is the first form and nothing beside it: found without a search.
+fn listed(text: &str) -> Option<[u64; 3]> {
+    let (number, place) = text.strip_prefix("place ")?.split_once(" at row ")?;
+    let (row, col) = place.split_once(" col ")?;
+    let read = |digits: &str| {
+        let is_short = (1..=2).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit());
+        is_short.then(|| digits.parse().ok())?
+    };
+    Some([read(number)?, read(row)?, read(col)?])
 }
 
 /// The three numbers of the first form that fits.
@@ -85,6 +96,21 @@ mod tests {
         // The forms come in order: the first one wins wherever it stands.
         assert_eq!(parse("1,1,1 place 3 at (1,2)", 4), expected);
         assert_eq!(parse("16,16,16", 16), Ok(Placement { number: 16, row: 15, col: 15 }));
+    }
+
+    #[test]
+    fn listed_actions_are_read_as_by_the_forms() {
+        for text in ["place 3 at row 1 col 2", "place 16 at row 10 col 09", "place 0 at row 1 col 99"] {
+            assert!(listed(text).is_some() && listed(text) == numbers(text), "{text}");
+        }
+        for text in [
+            "place  at row 1 col 2",
+            "place 3 at row 1 col 2 now",
+            "place 300 at row 1 col 2",
+            "place ３ at row 1 col 2",
+        ] {
+            assert_eq!(listed(text), None, "{text}");
+        }
     }
 
     #[test]

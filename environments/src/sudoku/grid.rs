@@ -5,7 +5,23 @@ pub(super) type Numbers = u32;
 
 /// The numbers of a set, ascending.
 pub(super) fn each(numbers: Numbers) -> impl Iterator<Item = u8> {
-    (0..Numbers::BITS as u8).filter(move |bit| numbers >> bit & 1 == 1).map(|bit| bit + 1)
+    let mut left = numbers;
+    std::iter::from_fn(move || {
+        let bit = left.trailing_zeros();
+        // The lowest bit goes.
+        left &= left.wrapping_sub(1);
+        (bit < Numbers::BITS).then_some(bit as u8 + 1)
+    })
+}
+
+/// The largest grid's size.
+const LARGEST: usize = 16;
+
+/// A number of a cell, a row or a column as a text.
+pub(super) fn digits(number: usize) -> &'static str {
+    const DIGITS: [&str; LARGEST + 1] =
+        ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16"];
+    DIGITS[number]
 }
 
 /// A square grid of cells in row-major order, none of whose rows, columns and boxes has a number twice.

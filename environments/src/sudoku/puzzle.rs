@@ -7,7 +7,9 @@ use crate::python_random::PythonRandom;
 /// How many cells are filled before a seed counts as one without a full grid. At size 16 the median is 11,000.
 const FILLS: usize = 5_000_000;
 /// How many full grids are tried before a seed counts as one without a puzzle of so few clues.
-pub(super) const GRIDS: usize = 50;
+const GRIDS: usize = 50;
+/// How many grids all counts of solutions for a seed look at together, before the same.
+const COUNTED: usize = 1_000_000;
 
 /// A puzzle and a solution of it.
 #[derive(Clone, Debug)]
@@ -20,7 +22,7 @@ pub(super) struct Puzzle {
 /// be filled in reasonable time.
 pub(super) fn ragen(seed: u64, size: usize, blanks: usize) -> Option<Puzzle> {
     let mut python = PythonRandom::new(seed);
-    let solution = full(size, &mut python)?;
+    let solution = full(size, &mut python, &mut { FILLS })?;
     let mut given = solution.clone();
     for cell in shuffled_cells(size, &mut python).into_iter().take(blanks) {
         given.clear(cell);
@@ -28,23 +30,28 @@ pub(super) fn ragen(seed: u64, size: usize, blanks: usize) -> Option<Puzzle> {
     Some(Puzzle { given, solution })
 }
 
-/// A puzzle with this many clues and one solution; none if [`GRIDS`] full grids of the seed have none.
+/// A puzzle with this many clues and one solution; none if [`GRIDS`] full grids of the seed have none, or the search for
+/// one takes too long.
 pub(super) fn unique(seed: u64, size: usize, clues: usize) -> Option<Puzzle> {
     let mut python = PythonRandom::new(seed);
+    let (mut fills, mut counted) = (FILLS, COUNTED);
     for _ in 0..GRIDS {
-        let solution = full(size, &mut python)?;
+        let solution = full(size, &mut python, &mut fills)?;
         let mut given = solution.clone();
         for cell in shuffled_cells(size, &mut python) {
             if size * size - given.empty() == clues {
                 break;
             }
             given.clear(cell);
-            if solutions(&given) != Solutions::One {
+            if solutions(&given, &mut counted) != Solutions::One {
                 given.put(cell, solution.cells()[cell]);
             }
         }
         if size * size - given.empty() == clues {
             return Some(Puzzle { given, solution });
+        }
+        if counted == 0 {
+            break;
         }
     }
     None
@@ -57,10 +64,9 @@ fn shuffled_cells(size: usize, python: &mut PythonRandom) -> Vec<usize> {
 }
 
 /// A full grid: cells in order, each with the first of its numbers in random order that leads on.
-fn full(size: usize, python: &mut PythonRandom) -> Option<Grid> {
+fn full(size: usize, python: &mut PythonRandom, fills: &mut usize) -> Option<Grid> {
     let mut grid = Grid::new(size);
-    let mut fills = FILLS;
-    fill(&mut grid, 0, python, &mut fills)?.then_some(grid)
+    fill(&mut grid, 0, python, fills)?.then_some(grid)
 }
 
 /// Fills from a cell on, and says whether it could; none if that takes too long.

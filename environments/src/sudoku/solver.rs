@@ -13,12 +13,14 @@ pub(super) enum Solutions {
 }
 
 /// How many grids one count looks at.
-const GRIDS: usize = 100_000;
+pub(super) const GRIDS: usize = 100_000;
 
-/// Counts the solutions of a grid, up to two.
-pub(super) fn solutions(grid: &Grid) -> Solutions {
-    let mut count = Count { grid: grid.clone(), found: 0, left: GRIDS };
+/// Counts the solutions of a grid, up to two. Looks at `budget` grids at most, and takes from it those that it looked at.
+pub(super) fn solutions(grid: &Grid, budget: &mut usize) -> Solutions {
+    let most = GRIDS.min(*budget);
+    let mut count = Count { grid: grid.clone(), found: 0, left: most };
     count.search();
+    *budget -= most - count.left;
     match (count.found, count.left) {
         (2.., _) => Solutions::Many,
         (_, 0) => Solutions::Unknown,
@@ -119,9 +121,24 @@ mod tests {
         grid
     }
 
+    fn count(grid: &Grid) -> Solutions {
+        solutions(grid, &mut { GRIDS })
+    }
+
+    #[test]
+    fn a_budget_is_taken_from_and_ends_the_search() {
+        let empty = Grid::new(9);
+        let mut budget = 200;
+        assert_eq!(solutions(&empty, &mut budget), Solutions::Many);
+        assert!((1..200).contains(&budget), "{budget}");
+        budget = 5;
+        assert_eq!((solutions(&empty, &mut budget), budget), (Solutions::Unknown, 0));
+        assert_eq!(solutions(&empty, &mut budget), Solutions::Unknown);
+    }
+
     #[test]
     fn solutions_are_counted() {
-        let check = |size, cells, expected| assert_eq!(solutions(&grid(size, cells)), expected, "{cells}");
+        let check = |size, cells, expected| assert_eq!(count(&grid(size, cells)), expected, "{cells}");
         check(4, "1234 3412 2143 4321", Solutions::One);
         check(4, "1234 3412 2143 432.", Solutions::One);
         // Two numbers that can be swapped in two rows.
@@ -142,9 +159,9 @@ mod tests {
     #[test]
     fn a_grid_of_size_16_is_counted_in_time() {
         let puzzle = ragen(3, 16, 102).unwrap();
-        assert!(matches!(solutions(&puzzle.given), Solutions::One | Solutions::Many));
+        assert!(matches!(count(&puzzle.given), Solutions::One | Solutions::Many));
         let puzzle = unique(0, 16, 150).unwrap();
-        assert_eq!(solutions(&puzzle.given), Solutions::One);
+        assert_eq!(count(&puzzle.given), Solutions::One);
     }
 
     /// Counts by trying every number in every cell in order.
@@ -172,7 +189,7 @@ mod tests {
                 1 => Solutions::One,
                 _ => Solutions::Many,
             };
-            prop_assert_eq!(solutions(&grid), expected);
+            prop_assert_eq!(count(&grid), expected);
         }
 
         #[test]

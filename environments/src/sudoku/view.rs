@@ -5,7 +5,7 @@ use std::fmt::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::grid::{Grid, each};
+use super::grid::{Grid, digits, each};
 
 /// What an observation holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -83,14 +83,17 @@ pub(super) fn show(view: View, shown: &Shown, valid_numbers: bool) -> String {
 /// Row and column of a cell, from 1.
 pub(super) fn point(text: &mut String, grid: &Grid, cell: usize) {
     let (row, col) = grid.position(cell);
-    let _ = write!(text, "({},{})", row + 1, col + 1);
+    for part in ["(", digits(row + 1), ",", digits(col + 1), ")"] {
+        text.push_str(part);
+    }
 }
 
 /// The numbers that may be put into a cell, as Python shows a list.
 pub(super) fn list(text: &mut String, grid: &Grid, cell: usize) {
     text.push('[');
     for (index, number) in each(grid.candidates(cell)).enumerate() {
-        let _ = write!(text, "{}{number}", if index > 0 { ", " } else { "" });
+        text.push_str(if index > 0 { ", " } else { "" });
+        text.push_str(digits(number.into()));
     }
     text.push(']');
 }
@@ -98,10 +101,8 @@ pub(super) fn list(text: &mut String, grid: &Grid, cell: usize) {
 /// Rows of numbers between bars and rules, and dots for empty cells.
 fn simple(text: &mut String, grid: &Grid) {
     rows(text, grid, 2, |text, _, number| {
-        let _ = match number {
-            0 => write!(text, ". "),
-            number => write!(text, "{number} "),
-        };
+        text.push_str(if number == 0 { "." } else { digits(number.into()) });
+        text.push(' ');
     });
 }
 
@@ -109,11 +110,11 @@ fn simple(text: &mut String, grid: &Grid) {
 /// the environment takes no such number.
 fn marked(text: &mut String, shown: &Shown) {
     rows(text, shown.grid, 3, |text, cell, number| {
-        let _ = match number {
-            0 => write!(text, " . "),
-            number if shown.given.cells()[cell] != 0 => write!(text, "[{number}]"),
-            number => write!(text, " {number} "),
-        };
+        let (before, after) = if shown.given.cells()[cell] == 0 { (" ", " ") } else { ("[", "]") };
+        let number = if number == 0 { "." } else { digits(number.into()) };
+        for part in [before, number, after] {
+            text.push_str(part);
+        }
     });
 }
 

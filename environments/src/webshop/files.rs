@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
-use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
 
@@ -10,6 +9,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeOwned, DeserializeSeed, Error, IgnoredAny, SeqAccess, Visitor};
 
 use super::catalogue::{Annotation, Catalogue, HumanInstruction, Product, Record};
+use crate::data;
 
 /// Products and what is said about them: the whole set, and the small one.
 const PAIRS: [(&str, &str); 2] =
@@ -23,22 +23,26 @@ const HINT: &str = "WebShop's `setup.sh -d small` and `setup.sh -d all` (github.
 /// Reads the folder's catalogue, at most `limit` records of it.
 pub(super) fn load(folder: &Path, limit: usize) -> Result<Catalogue, String> {
     let [whole, small] = PAIRS;
-    let found = PAIRS.into_iter().find(|(products, _)| folder.join(products).is_file());
+    data::check_folder(folder, HINT)?;
+    let found = PAIRS.into_iter().find(|(products, _)| data::is_there(&folder.join(products)));
     let (products, annotations) = found
         .ok_or_else(|| format!("there is neither `{}` nor `{}` in {}; {HINT}", whole.0, small.0, folder.display()))?;
-    let products: Vec<Product> = read(&folder.join(products), Products(limit), "a list of products")?;
+    let (products_file, annotations_file) = (folder.join(products), folder.join(annotations));
+    let products: Vec<Product> = read(&products_file, Products(limit), "a list of products")?;
     let annotations: BTreeMap<String, Annotation> =
-        read_map(&folder.join(annotations), "an object of objects with `attributes` by product")?;
+        read_map(&annotations_file, "an object of objects with `attributes` by product")?;
     let human = folder.join(HUMAN);
-    let human: Option<BTreeMap<String, Vec<HumanInstruction>>> =
-        human.is_file().then(|| read_map(&human, "an object of lists of instructions by product")).transpose()?;
+    let human: Option<BTreeMap<String, Vec<HumanInstruction>>> = data::is_there(&human)
+        .then(|| read_map(&human, "an object of lists of instructions by product"))
+        .transpose()?;
     let nouns = folder.join(NOUNS);
     let nouns =
-        if nouns.is_file() { read_map(&nouns, "an object of lists of words by product")? } else { BTreeMap::new() };
+        data::is_there(&nouns).then(|| read_map(&nouns, "an object of lists of words by product")).transpose()?;
     if products.is_empty() {
-        return Err(format!("{} holds no product", folder.join(found.unwrap_or(whole).0).display()));
+        return Err(format!("{} holds no product; {HINT}", products_file.display()));
     }
-    Catalogue::new(products, annotations, human, nouns).map_err(|problem| format!("{}: {problem}", folder.display()))
+    Catalogue::new(products, annotations, human, nouns.unwrap_or_default())
+        .map_err(|problem| format!("{}: {problem}; {HINT}", annotations_file.display()))
 }
 
 fn read_map<T: DeserializeOwned>(path: &Path, expected: &str) -> Result<BTreeMap<String, T>, String> {
@@ -46,7 +50,7 @@ fn read_map<T: DeserializeOwned>(path: &Path, expected: &str) -> Result<BTreeMap
 }
 
 fn read<'de, S: DeserializeSeed<'de>>(path: &Path, seed: S, expected: &str) -> Result<S::Value, String> {
-    let file = File::open(path).map_err(|error| format!("cannot read {}: {error}; {HINT}", path.display()))?;
+    let file = data::open(path, HINT)?;
     let mut text = serde_json::Deserializer::from_reader(BufReader::new(file));
     let mut track = serde_path_to_error::Track::new();
     let read = seed.deserialize(serde_path_to_error::Deserializer::new(&mut text, &mut track));

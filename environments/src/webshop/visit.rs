@@ -122,7 +122,7 @@ impl Visit {
             }
             ("back to search", ..) => self.home(),
             ("next >", Page::Results, ..) => self.open_results(shop, self.number.saturating_add(1)),
-            ("< prev", Page::Results, ..) => self.open_results(shop, self.number - 1),
+            ("< prev", Page::Results, ..) => self.open_results(shop, self.number.saturating_sub(1).max(1)),
             ("< prev", Page::Item, ..) => self.open_results(shop, self.number),
             ("< prev", Page::Sub(_), ..) => self.open_item(shop, with_attributes),
             (_, Page::Item, _, Some(sub_page)) => {

@@ -9,6 +9,7 @@ use flate2::read::GzDecoder;
 use serde_json::{Value, json};
 
 use crate::alfworld::{house, refused, solve};
+use crate::broken_data;
 
 fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -175,8 +176,22 @@ fn games_that_do_not_count_are_left_out_and_none_is_an_error() {
     assert_eq!(error.key(), Some("house"));
 }
 
+/// What every error says about where the games come from.
+const HINT: &str = "`alfworld-download` writes them to";
+
 #[test]
-fn a_file_that_is_cut_or_foreign_is_named_with_its_line() {
+fn folders_and_files_that_are_broken_are_named() {
+    let data = |folder: &Path| refused(&json!({ "data": folder })).to_string();
+    broken_data::check_folder(HINT, &data);
+    let folder = original_folder();
+    let trial = &trials(folder.path())[0];
+    for file in ["traj_data.json", "game.tw-pddl"] {
+        broken_data::check_file(&trial.join(file), HINT, &|| data(folder.path()));
+    }
+}
+
+#[test]
+fn a_file_that_is_foreign_is_named_with_its_line() {
     let check = |file: &str, change: &dyn Fn(&str) -> String, expected: &str| {
         let folder = original_folder();
         let path = trials(folder.path())[0].join(file);
@@ -185,6 +200,7 @@ fn a_file_that_is_cut_or_foreign_is_named_with_its_line() {
         assert_eq!(error.key(), Some("data"), "{error}");
         let message = error.to_string();
         assert!(message.contains(path.to_str().unwrap()) && message.contains(expected), "{expected}: {message}");
+        assert!(message.contains(HINT), "{message}");
     };
     let replace = |from: &'static str, to: &'static str| {
         move |text: &str| {
@@ -192,10 +208,7 @@ fn a_file_that_is_cut_or_foreign_is_named_with_its_line() {
             text.replacen(from, to, 1)
         }
     };
-    let cut = |text: &str| text[..text.len() / 2].to_owned();
-    check("traj_data.json", &cut, "the file is cut");
     check("traj_data.json", &|_| "{}".to_owned(), "missing field `task_type`");
-    check("game.tw-pddl", &cut, "the file is cut");
     check("game.tw-pddl", &|_| "<html>".to_owned(), "not the file that was expected (JSON with `pddl_problem`");
     check(
         "game.tw-pddl",

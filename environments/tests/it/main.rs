@@ -3,6 +3,7 @@
 
 mod alfworld;
 mod alfworld_data;
+mod broken_data;
 mod frozen_lake;
 mod odd_actions;
 mod outside;
@@ -11,3 +12,4 @@ mod sokoban;
 mod sudoku;
 mod traces;
 mod webshop;
+mod webshop_data;

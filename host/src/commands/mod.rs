@@ -4,6 +4,7 @@ mod colour;
 mod config;
 mod credit;
 mod environment;
+mod model;
 mod plugin;
 #[cfg(feature = "torch")]
 mod study;
@@ -62,6 +63,9 @@ enum Command {
     /// List, describe, play and time environments
     #[command(subcommand)]
     Env(environment::Env),
+    /// Import models and describe them
+    #[command(subcommand)]
+    Model(model::Model),
     /// List, inspect and make plugins
     #[command(subcommand)]
     Plugin(plugin::Plugin),
@@ -152,6 +156,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Credit(credit) => credit.run(),
         Command::Env(env) => env.run(),
+        Command::Model(model) => model.run(),
         Command::Plugin(plugin) => plugin.run(),
         Command::Config(config) => config.run(),
         Command::Completions { shell } => {

@@ -362,6 +362,9 @@ mod tests {
         }
     }
 
+    /// What must be the same: how an episode ended, and its prompts and tokens.
+    type Alike = (Status, Vec<(String, Vec<u32>)>);
+
     /// The same episodes with other threads, environments that are apart, and less room, in both contexts.
     #[test]
     fn an_episode_does_not_depend_on_what_it_is_played_beside() {
@@ -373,7 +376,7 @@ mod tests {
                 let mut collector = Collector::new(make, 2, apart, FAILURES);
                 collect(&mut collector, context, &limits).unwrap().episodes
             };
-            let alike = |episodes: &[Trajectory]| -> Vec<(Status, Vec<(String, Vec<u32>)>)> {
+            let alike = |episodes: &[Trajectory]| -> Vec<Alike> {
                 let step = |step: &accredit_core::episode::Step| (step.prompt.clone(), step.tokens.token_id.clone());
                 episodes.iter().map(|episode| (episode.status, episode.steps.iter().map(step).collect())).collect()
             };

@@ -6,6 +6,9 @@ use super::tokenizer::Tokenizer;
 #[derive(Clone, Debug, Default)]
 pub struct StopTexts(Vec<Vec<u8>>);
 
+/// Says whether a response that has these tokens is over.
+pub type Ends<'a> = Box<dyn Fn(&[u32]) -> bool + Sync + 'a>;
+
 impl StopTexts {
     /// From texts, of which empty ones mean nothing.
     pub fn new(texts: &[String]) -> Self {
@@ -13,7 +16,7 @@ impl StopTexts {
     }
 
     /// Says whether the last token of a response completed one of the texts; none without any.
-    pub fn ends<'a>(&'a self, tokenizer: &'a Tokenizer) -> Option<Box<dyn Fn(&[u32]) -> bool + Sync + 'a>> {
+    pub fn ends<'a>(&'a self, tokenizer: &'a Tokenizer) -> Option<Ends<'a>> {
         let longest = self.0.iter().map(Vec::len).max()?;
         Some(Box::new(move |tokens: &[u32]| {
             let Some(last) = tokens.last() else { return false };

@@ -6,14 +6,12 @@ pub mod log;
 #[cfg(feature = "torch")]
 pub mod metrics;
 pub mod names;
-#[cfg(feature = "torch")]
 pub mod progress;
 #[cfg(feature = "torch")]
 pub mod run_folder;
 
 #[cfg(feature = "torch")]
 pub use metrics::{Metrics, MetricsFile};
-#[cfg(feature = "torch")]
 pub use progress::Progress;
 #[cfg(feature = "torch")]
 pub use run_folder::RunFolder;

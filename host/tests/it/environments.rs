@@ -73,6 +73,11 @@ fn what_does_not_fit_is_shown_at_its_key() {
     for (arguments, expected) in [
         (vec!["play", "frozen_lake"], "did you mean `frozen-lake`?"),
         (vec!["describe", "frozen-lake", "--set", "size=1"], "--set environment.size=1"),
+        (
+            vec!["describe", "frozen-lake", "--set", "size=9223372036854775808"],
+            "whole numbers go from -9223372036854775808",
+        ),
+        (vec!["describe", "frozen-lake", "--set", "size=64", "--set", "min_distance=126"], "lower `min_distance`"),
         (vec!["rollout", "nowhere.toml"], "cannot read `nowhere.toml`"),
         (vec!["rollout", "frozen-lake", "--noise", "2"], "a share is a number from 0 to 1"),
         (vec!["bench", "frozen-lake", "--seconds", "inf"], "a number of seconds from 0.001"),

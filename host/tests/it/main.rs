@@ -4,6 +4,7 @@
 #[cfg(feature = "torch")]
 mod configs;
 mod credit;
+#[cfg(feature = "torch")]
 mod critic;
 mod environments;
 #[cfg(feature = "torch")]

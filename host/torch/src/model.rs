@@ -137,6 +137,7 @@ impl Model {
 
     /// Whether forward passes that record gradients keep only what each layer reads, and compute the layers again on the
     /// way back: a third more arithmetic, and a small part of the memory.
+    #[must_use]
     pub fn with_gradient_checkpointing(mut self, on: bool) -> Self {
         self.trunk.checkpointing = on;
         self

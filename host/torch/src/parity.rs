@@ -99,8 +99,8 @@ fn logits_of_cached_decoding_are_transformers() {
                 let mut tokens = Tokens::default();
                 let mut theirs = Vec::new();
                 for (place, row, until) in parts.iter().filter(|(place, _, until)| read[*place] < *until) {
-                    for position in read[*place]..*until {
-                        tokens.push(ids[*row][position], *place, position);
+                    for (position, id) in ids[*row].iter().enumerate().take(*until).skip(read[*place]) {
+                        tokens.push(*id, *place, position);
                     }
                     tokens.want_last();
                     theirs.push(logits.get(*row as i64).get(*until as i64 - 1));
@@ -108,7 +108,9 @@ fn logits_of_cached_decoding_are_transformers() {
                 let ours = decoder.read(&tokens, cache, &rotary).unwrap();
                 let off = difference(&ours, &Tensor::stack(&theirs, 0));
                 assert!(off < TOLERANCE, "{parts:?}: {off}");
-                parts.iter().for_each(|(place, _, until)| read[*place] = *until);
+                for (place, _, until) in parts {
+                    read[*place] = *until;
+                }
             };
             for pass in passes {
                 if pass[0] > cache.room() {
@@ -120,7 +122,9 @@ fn logits_of_cached_decoding_are_transformers() {
             read[3] = 10;
             for until in [11, 14] {
                 let mut tokens = Tokens::default();
-                (read[3]..until).for_each(|position| tokens.push(ids[0][position], 3, position));
+                for (position, id) in ids[0].iter().enumerate().take(until).skip(read[3]) {
+                    tokens.push(*id, 3, position);
+                }
                 tokens.want_last();
                 read[3] = until;
                 let ours = decoder.read(&tokens, &cache, &rotary).unwrap();

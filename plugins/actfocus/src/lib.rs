@@ -117,7 +117,7 @@ mod weights;
 use accredit_plugin_api::{math, prelude::*};
 use accredit_steps::whiten::Moments;
 
-use crate::weights::Weights;
+use crate::weights::{Level, Mean, Weights};
 
 choices! {
     /// What tells the tokens that the model is sure of from the others.
@@ -206,7 +206,10 @@ impl Scheme for ActFocus {
         let format = params.format_weight.unwrap_or(alpha);
         let weight = &mut *credit.weight;
         let (alpha_f32, beta, format) = (alpha as f32, params.beta as f32, format as f32);
-        let sums = math::run(Weights { kind, signal, mean, sigma, beta, alpha: alpha_f32, format, weight });
+        // A deviation as small as that belongs to differences that are none in 32 bits.
+        let inverse = (1.0 / sigma).min(f64::from(f32::MAX)) as f32;
+        let level = Level { mean: Mean::from(mean), inverse, beta, alpha: alpha_f32, format };
+        let sums = math::run(Weights { kind, signal, level, weight });
         let [name_of_mean, name_of_sigma] = match params.signal {
             Signal::Energy => ["energy_mean", "energy_sigma"],
             Signal::Entropy => ["entropy_mean", "entropy_sigma"],

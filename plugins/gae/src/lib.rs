@@ -111,11 +111,12 @@ use std::ops::Range;
 use accredit_plugin_api::{math, prelude::*};
 use accredit_steps::{
     recursion::Recursion,
+    to_go::ToGo,
     tokens::{Returns, Reward, Walker, Within, outcomes},
     whiten::{Moments, Whitening},
 };
 
-use crate::residuals::Residuals;
+use crate::residuals::{FromResiduals, FromReturns, Response};
 
 params! {
     /// Parameters of `gae`.
@@ -147,9 +148,19 @@ struct Gae {
     returns: Returns,
     whitening: Option<Whitening>,
     outcomes: Vec<f64>,
-    recursion: Recursion,
+    way: Way,
     advantages: Moments,
     targets: Moments,
+    runs: Vec<(f32, u32)>,
+}
+
+/// How advantages are made.
+#[expect(clippy::large_enum_variant, reason = "there is one of it, for the life of the scheme")]
+enum Way {
+    /// `lambda` is 1: from rewards to go.
+    Returns(ToGo),
+    /// From residuals.
+    Residuals(Recursion),
 }
 
 impl Scheme for Gae {
@@ -172,9 +183,14 @@ impl Scheme for Gae {
             returns,
             whitening,
             outcomes: Vec::new(),
-            recursion: Recursion::default(),
+            way: if params.lambda == 1.0 {
+                Way::Returns(ToGo::new(params.gamma))
+            } else {
+                Way::Residuals(Recursion::default())
+            },
             advantages: Moments::default(),
             targets: Moments::default(),
+            runs: Vec::new(),
         })
     }
 
@@ -200,17 +216,20 @@ impl Scheme for Gae {
             values,
             advantages: out.advantage,
             targets,
-            recursion: &mut self.recursion,
+            way: &mut self.way,
             moments: [&mut self.advantages, &mut self.targets],
+            runs: &mut self.runs,
+            value: 0.0,
         };
         self.returns.walk(batch, &self.outcomes, &mut critic)?;
+        let value = critic.value;
         let (Some(spread), Some(target)) = (self.advantages.spread(), self.targets.spread()) else {
             return Ok(());
         };
         let (host, count) = (&context.host, f64::from(spread.count));
         host.metric("advantage_mean", spread.mean);
         host.metric("advantage_std", spread.deviation(0));
-        host.metric("value_mean", math::sum_f32(values) / count);
+        host.metric("value_mean", value / count);
         host.metric("value_target_mean", target.mean);
         if target.squares > 0.0 {
             host.metric("explained_variance", 1.0 - spread.squares / target.squares);
@@ -230,29 +249,38 @@ struct Critic<'a> {
     values: &'a [f32],
     advantages: &'a mut [f32],
     targets: &'a mut [f32],
-    recursion: &'a mut Recursion,
+    way: &'a mut Way,
     /// Of advantages and of targets.
     moments: [&'a mut Moments; 2],
+    /// Equal targets of neighbouring tokens of the trajectory, with their number.
+    runs: &'a mut Vec<(f32, u32)>,
+    /// The sum of all values so far.
+    value: f64,
 }
 
 impl Walker for Critic<'_> {
     fn response(&mut self, tokens: Range<usize>, last: f64) -> f64 {
-        math::run(Residuals {
-            gamma: self.gamma,
-            decay: self.decay,
+        let response = Response {
             token_reward: &self.token_reward[tokens.clone()],
             values: &self.values[tokens.clone()],
             advantages: &mut self.advantages[tokens.clone()],
             targets: &mut self.targets[tokens],
             last,
-            recursion: self.recursion,
-        })
+        };
+        match self.way {
+            Way::Returns(to_go) => math::run(FromReturns { response, to_go, runs: self.runs }),
+            Way::Residuals(recursion) => {
+                let (gamma, decay) = (self.gamma, self.decay);
+                math::run(FromResiduals { response, gamma, decay, recursion })
+            }
+        }
     }
 
     fn trajectory(&mut self, tokens: Range<usize>) {
         let [advantages, targets] = &mut self.moments;
         advantages.push(&self.advantages[tokens.clone()]);
-        targets.push(&self.targets[tokens]);
+        targets.push_with_runs(&self.targets[tokens.clone()], self.runs);
+        self.value += math::sum_f32_all(&self.values[tokens]);
     }
 }
 

@@ -76,8 +76,12 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
-use accredit_plugin_api::prelude::*;
+use accredit_plugin_api::{
+    math::{self, Kernel},
+    prelude::*,
+};
 
 choices! {
     /// How the divergence is estimated from one sampled token. With `d = old - reference`:
@@ -124,12 +128,18 @@ impl Scheme for KlReward {
 
     fn shape(&mut self, batch: &Batch<'_>, rewards: &mut Rewards<'_>, context: &Context) -> Result<()> {
         let (old, reference) = (batch.get(OLD_LOGPROB)?, batch.get(REF_LOGPROB)?);
-        let mut sum = 0.0;
-        for (reward, (old, reference)) in rewards.token_reward.iter_mut().zip(old.iter().zip(reference)) {
-            let estimate = self.0.estimate.of(f64::from(*old) - f64::from(*reference), self.0.clamp);
-            *reward = (f64::from(*reward) - self.0.coefficient * estimate) as f32;
-            sum += estimate;
-        }
+        let Params { estimate, coefficient, clamp } = self.0;
+        let costs = Costs { coefficient, old, reference, token_reward: rewards.token_reward };
+        let sum = match estimate {
+            Estimate::K1 => costs.take_off(k1),
+            Estimate::K2 => costs.take_off(k2),
+            Estimate::K3 if clamp > 0.0 => costs.take_off(
+                #[inline(always)]
+                |d| k3_cut(d, clamp),
+            ),
+            Estimate::K3 => costs.take_off(k3),
+            Estimate::Abs => costs.take_off(f64::abs),
+        };
         let host = &context.host;
         host.metric("kl", sum / batch.token_count().max(1) as f64);
         host.metric("kl_per_trajectory", sum / batch.trajectories().len().max(1) as f64);
@@ -137,20 +147,72 @@ impl Scheme for KlReward {
     }
 }
 
-impl Estimate {
-    /// The estimate in nats at a difference of log-probabilities.
-    fn of(self, d: f64, clamp: f64) -> f64 {
-        match self {
-            Self::K1 => d,
-            Self::K2 => d * d / 2.0,
-            Self::K3 if clamp > 0.0 => {
-                let exponent = (-d).clamp(-20.0, 20.0);
-                (exponent.exp() - 1.0 - exponent).min(clamp)
-            }
-            Self::K3 => (-d).exp() - 1.0 + d,
-            Self::Abs => d.abs(),
-        }
+/// What the rewards of tokens are charged for.
+struct Costs<'a> {
+    coefficient: f64,
+    old: &'a [f32],
+    reference: &'a [f32],
+    token_reward: &'a mut [f32],
+}
+
+impl Costs<'_> {
+    /// Charges an estimate at each difference of log-probabilities, and gives their sum in nats.
+    fn take_off(self, estimate: impl Fn(f64) -> f64) -> f64 {
+        math::run(Charge { costs: self, estimate })
     }
+}
+
+struct Charge<'a, E> {
+    costs: Costs<'a>,
+    estimate: E,
+}
+
+/// Tokens that are worked on together.
+const BLOCK: usize = 256;
+
+impl<E: Fn(f64) -> f64> Kernel for Charge<'_, E> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run(self) -> f64 {
+        let Self { costs: Costs { coefficient, old, reference, token_reward }, estimate } = self;
+        let mut estimates = [0.0; BLOCK];
+        let mut sum = 0.0;
+        let blocks = token_reward.chunks_mut(BLOCK).zip(old.chunks(BLOCK).zip(reference.chunks(BLOCK)));
+        for (rewards, (old, reference)) in blocks {
+            let estimates = &mut estimates[..rewards.len()];
+            let columns = rewards.iter_mut().zip(old.iter().zip(reference));
+            for (own, (reward, (old, reference))) in estimates.iter_mut().zip(columns) {
+                *own = estimate(f64::from(*old) - f64::from(*reference));
+                *reward = (f64::from(*reward) - coefficient * *own) as f32;
+            }
+            sum += math::sum(estimates);
+        }
+        sum
+    }
+}
+
+// The estimates in nats at a difference of log-probabilities.
+
+#[inline(always)]
+fn k1(d: f64) -> f64 {
+    d
+}
+
+#[inline(always)]
+fn k2(d: f64) -> f64 {
+    d * d / 2.0
+}
+
+#[inline(always)]
+fn k3(d: f64) -> f64 {
+    math::exp(-d) - 1.0 + d
+}
+
+#[inline(always)]
+fn k3_cut(d: f64, clamp: f64) -> f64 {
+    let exponent = (-d).clamp(-20.0, 20.0);
+    (math::exp(exponent) - 1.0 - exponent).min(clamp)
 }
 
 export_plugin!(KlReward);

@@ -102,17 +102,18 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 #![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
-mod discount;
+mod returns;
 
 use std::ops::Range;
 
 use accredit_plugin_api::{math, prelude::*};
 use accredit_steps::{
+    to_go::ToGo,
     tokens::{Returns, Reward, Walker, Within, outcomes},
     whiten::{Moments, Whitening},
 };
 
-use crate::discount::{Discount, Discounted};
+use crate::returns::Discounted;
 
 choices! {
     /// What is taken off the outcome of a trajectory.
@@ -168,8 +169,9 @@ struct Reinforce {
     whitening: Option<Whitening>,
     outcomes: Vec<f64>,
     scores: Scores,
-    discount: Discount,
+    to_go: ToGo,
     moments: Moments,
+    runs: Vec<(f32, u32)>,
 }
 
 impl Scheme for Reinforce {
@@ -198,8 +200,9 @@ impl Scheme for Reinforce {
             whitening: params.whiten.then_some(whitening),
             outcomes: Vec::new(),
             scores: Scores::default(),
-            discount: Discount::new(params.gamma),
+            to_go: ToGo::new(params.gamma),
             moments: Moments::default(),
+            runs: Vec::new(),
         })
     }
 
@@ -224,8 +227,9 @@ impl Scheme for Reinforce {
         let mut rewards = Rewards {
             token_reward: batch.get(TOKEN_REWARD)?,
             returns: out.advantage,
-            discount: &mut self.discount,
+            to_go: &mut self.to_go,
             moments: &mut self.moments,
+            runs: &mut self.runs,
         };
         self.returns.walk(batch, &self.outcomes, &mut rewards)?;
         let Some(spread) = self.moments.spread() else {
@@ -274,22 +278,25 @@ impl Reinforce {
 struct Rewards<'a> {
     token_reward: &'a [f32],
     returns: &'a mut [f32],
-    discount: &'a mut Discount,
+    to_go: &'a mut ToGo,
     moments: &'a mut Moments,
+    /// Equal returns of neighbouring tokens of the trajectory, with their number.
+    runs: &'a mut Vec<(f32, u32)>,
 }
 
 impl Walker for Rewards<'_> {
     fn response(&mut self, tokens: Range<usize>, last: f64) -> f64 {
         math::run(Discounted {
-            discount: self.discount,
+            to_go: self.to_go,
             token_reward: &self.token_reward[tokens.clone()],
             returns: &mut self.returns[tokens],
             last,
+            runs: self.runs,
         })
     }
 
     fn trajectory(&mut self, tokens: Range<usize>) {
-        self.moments.push(&self.returns[tokens]);
+        self.moments.push_with_runs(&self.returns[tokens], self.runs);
     }
 }
 

@@ -5,6 +5,8 @@ use accredit_plugin_api::{
     prelude::*,
 };
 
+use crate::pairs::Pairs;
+
 choices! {
     /// What is done about the probability that the listed tokens leave over.
     pub enum Tail {
@@ -25,44 +27,33 @@ pub struct Divergence {
     pub tail: Tail,
 }
 
-/// Numbers of one place, which are used again for the next.
+/// Numbers of one place, which are used again for the next; one for each listed token, in whole vectors.
 #[derive(Default)]
 pub struct Scratch {
-    student: Distribution,
-    teacher: Distribution,
+    /// Log-probabilities as they are given.
+    student: Vec<f32>,
+    teacher: Vec<f32>,
+    pairs: Pairs,
     /// Derivatives with respect to the student's log-probabilities.
-    slopes: Vec<f64>,
+    slopes: Vec<f32>,
     /// The terms of the divergence.
-    terms: Vec<f64>,
+    terms: Vec<f32>,
 }
 
-/// A distribution over the listed tokens and the rest.
-#[derive(Default)]
-struct Distribution {
-    logprobs: Vec<f64>,
-    masses: Vec<f64>,
-}
+/// How many numbers the widest vectors hold; a loop over the last ones of a list would cost as much as several vectors.
+const VECTOR: usize = 8;
 
-/// Largest probability of the listed tokens together, so that the rest has some: `e^-1e-7`.
-const FULL: f64 = 0.999_999_900_000_005;
+/// The least that the listed tokens leave over: `1 - e^-1e-7`.
+pub const LEAST: f64 = 9.999_999_5e-8;
 
 impl Divergence {
     /// The divergence in nats; writes `factor` times its derivative with respect to the student's log-probabilities,
     /// each taken as a variable of its own. All slices have one length.
+    ///
+    /// The lists are compared in 32 bits, which their log-probabilities are rounded to, and in a form that keeps what the
+    /// difference of two of them still says; sums and the rest are in 64.
     pub fn at(self, student: &[f32], teacher: &[f32], factor: f64, scratch: &mut Scratch, out: &mut [f32]) -> f64 {
-        math::run(Place { divergence: self, student, teacher, factor, scratch, out })
-    }
-
-    /// The term of one token with log-probabilities `s` and `t` and probabilities `p` and `q`, and its derivative.
-    #[inline(always)]
-    fn term(alpha: f64, s: f64, t: f64, p: f64, q: f64) -> (f64, f64) {
-        let (own, other) = ((1.0 - alpha) * p, alpha * q);
-        let mixed = own + other;
-        let log_mixed = math::ln(mixed);
-        // The derivative through the mixture cancels against that through the probability. A token that neither gives any
-        // probability has no part.
-        let slope = if mixed > 0.0 { own * (s - log_mixed) } else { 0.0 };
-        (slope + if mixed > 0.0 { other * (t - log_mixed) } else { 0.0 }, slope)
+        math::run(Place { divergence: self, student, teacher, factor: factor as f32, scratch, out })
     }
 }
 
@@ -71,7 +62,7 @@ struct Place<'a> {
     divergence: Divergence,
     student: &'a [f32],
     teacher: &'a [f32],
-    factor: f64,
+    factor: f32,
     scratch: &'a mut Scratch,
     out: &'a mut [f32],
 }
@@ -81,83 +72,58 @@ impl Kernel for Place<'_> {
 
     #[inline(always)]
     fn run(self) -> f64 {
-        let Self { divergence: Divergence { alpha, tail }, factor, out, .. } = self;
-        let Scratch { student, teacher, slopes, terms } = self.scratch;
-        let listed = out.len();
-        let passes = student.list(self.student, tail);
-        teacher.list(self.teacher, tail);
-        let count = student.masses.len();
+        let Self { divergence: Divergence { alpha, tail }, factor, scratch, out, .. } = self;
+        let count = out.len().next_multiple_of(VECTOR);
+        let Scratch { student, teacher, pairs, slopes, terms } = scratch;
+        for (list, given) in [(&mut *student, self.student), (&mut *teacher, self.teacher)] {
+            list.resize(count, 0.0);
+            list[..given.len()].copy_from_slice(given);
+            list[given.len()..].fill(f32::NEG_INFINITY);
+        }
         slopes.resize(count, 0.0);
         terms.resize(count, 0.0);
-        let (s, p) = (&student.logprobs[..count], &student.masses[..count]);
-        let (t, q) = (&teacher.logprobs[..count], &teacher.masses[..count]);
         let (slopes, terms) = (&mut slopes[..count], &mut terms[..count]);
-        if alpha == 0.0 {
-            for i in 0..count {
-                (terms[i], slopes[i]) = (q[i] * (t[i] - s[i]), -q[i]);
+        let rest = match tail {
+            Tail::Bucket => {
+                pairs.take(student, teacher);
+                Some(pairs.rest(largest(student), largest(teacher), terms))
             }
-        } else if alpha == 1.0 {
-            for i in 0..count {
-                let gap = s[i] - t[i];
-                (terms[i], slopes[i]) = (p[i] * gap, p[i] * (gap + 1.0));
+            Tail::Renormalise => {
+                pairs.take_scaled(student, teacher);
+                None
             }
-        } else {
-            for i in 0..count {
-                (terms[i], slopes[i]) = Divergence::term(alpha, s[i], t[i], p[i], q[i]);
-            }
-        }
-        // From the distribution's own log-probabilities to those that were given.
-        let correction = match tail {
-            // The rest is 1 minus the listed probabilities.
-            Tail::Bucket if passes => slopes[listed] / p[listed],
-            Tail::Bucket => 0.0,
-            Tail::Renormalise => math::sum(slopes),
         };
-        for ((out, slope), mass) in out.iter_mut().zip(&*slopes).zip(p) {
-            *out = (factor * (slope - mass * correction)) as f32;
+        pairs.compare(alpha, slopes, terms);
+        let sum = math::sum_f32(terms);
+        let (own, correction) = match &rest {
+            Some(rest) => rest.compare(alpha),
+            // The probabilities of each sum to 1, so that the differences of both sum to 0.
+            None if alpha == 0.0 => (0.0, 0.0),
+            None => {
+                let top = largest(student);
+                let top = student.iter().position(|logprob| *logprob == top).unwrap_or(0);
+                (0.0, pairs.center(top, slopes, terms))
+            }
+        };
+        if alpha == 0.0 {
+            pairs.write_forward((1.0 - correction) as f32, correction as f32, factor, out);
+        } else {
+            pairs.write(slopes, correction as f32, factor, out);
         }
-        math::sum(terms)
+        sum + own
     }
 }
 
-impl Distribution {
-    /// Takes the listed log-probabilities and does about the rest what is to be done. Says whether the listed tokens leave
-    /// something over.
-    #[inline(always)]
-    fn list(&mut self, listed: &[f32], tail: Tail) -> bool {
-        let Self { logprobs, masses } = self;
-        let count = listed.len();
-        let length = count + usize::from(tail == Tail::Bucket);
-        logprobs.resize(length, 0.0);
-        masses.resize(length, 0.0);
-        // The largest becomes 0 where the tokens are scaled, so that a list of unlikely ones still has a sum.
-        let largest = match tail {
-            Tail::Bucket => 0.0,
-            Tail::Renormalise => f64::from(listed.iter().copied().fold(f32::NEG_INFINITY, f32::max)),
-        };
-        for ((logprob, mass), listed) in logprobs.iter_mut().zip(&mut *masses).zip(listed) {
-            *logprob = f64::from(*listed) - largest;
-            *mass = math::exp(*logprob);
+/// The largest of some whole vectors of numbers.
+#[inline(always)]
+pub fn largest(numbers: &[f32]) -> f32 {
+    let mut lanes = [f32::NEG_INFINITY; VECTOR];
+    for vector in numbers.as_chunks::<VECTOR>().0 {
+        for (lane, number) in lanes.iter_mut().zip(vector) {
+            *lane = if *number > *lane { *number } else { *lane };
         }
-        let sum = math::sum(&masses[..count]);
-        match tail {
-            Tail::Bucket => {
-                let rest = if sum > FULL { 1.0 - FULL } else { 1.0 - sum };
-                logprobs[count] = math::ln(rest);
-                masses[count] = rest;
-            }
-            Tail::Renormalise => {
-                let (log_sum, inverse) = (math::ln(sum), 1.0 / sum);
-                for logprob in logprobs.iter_mut() {
-                    *logprob -= log_sum;
-                }
-                for mass in masses.iter_mut() {
-                    *mass *= inverse;
-                }
-            }
-        }
-        sum <= FULL
     }
+    lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
 }
 
 #[cfg(test)]
@@ -236,6 +202,107 @@ mod tests {
             prop_assert!(value > -1e-6);
             let limit = 2e-3 * expected.abs().max(1.0);
             prop_assert!((f64::from(slopes[i]) - expected).abs() < limit, "{} {}", slopes[i], expected);
+        }
+    }
+
+    /// The formulas as they are written, in 64 bits: the value, its derivatives, and the size of what these are differences
+    /// of.
+    fn plain(alpha: f64, tail: Tail, student: &[f64], teacher: &[f64]) -> (f64, Vec<f64>, Vec<f64>) {
+        let own = |logprobs: &[f64]| {
+            let mut logprobs = logprobs.to_vec();
+            if tail == Tail::Renormalise {
+                let log_sum = logprobs.iter().map(|logprob| logprob.exp()).sum::<f64>().ln();
+                for logprob in &mut logprobs {
+                    *logprob -= log_sum;
+                }
+                return (logprobs, false);
+            }
+            let largest = (0..logprobs.len()).max_by(|a, b| logprobs[*a].total_cmp(&logprobs[*b])).unwrap();
+            let others = (0..logprobs.len()).filter(|i| *i != largest).map(|i| logprobs[i].exp()).sum::<f64>();
+            let rest = -logprobs[largest].exp_m1() - others;
+            logprobs.push(rest.max(LEAST).ln());
+            (logprobs, rest >= LEAST)
+        };
+        let ((s, passes), (t, _)) = (own(student), own(teacher));
+        let (mut value, mut slopes) = (0.0, Vec::new());
+        for (s, t) in s.iter().zip(&t) {
+            let (p, q) = (s.exp(), t.exp());
+            let mixed = s + (alpha * (t - s).exp_m1()).ln_1p();
+            let slope = (1.0 - alpha) * p * (s - mixed);
+            if alpha == 0.0 {
+                value += q * (t - s);
+                slopes.push(-q);
+            } else if alpha == 1.0 {
+                value += p * (s - t);
+                slopes.push(p * (s - t + 1.0));
+            } else {
+                value += slope + alpha * q * (t - mixed);
+                slopes.push(slope);
+            }
+        }
+        let correction = match tail {
+            Tail::Bucket if passes => slopes[student.len()] / s[student.len()].exp(),
+            Tail::Bucket => 0.0,
+            Tail::Renormalise => slopes.iter().sum(),
+        };
+        let masses = || s.iter().map(|logprob| logprob.exp()).take(student.len());
+        let largest = slopes.iter().zip(masses()).map(|(slope, mass)| (slope / mass).abs()).fold(0.0, f64::max);
+        // Those with `alpha` 0 are differences of two probabilities, which are compared as such.
+        let sizes = masses().map(|mass| if alpha == 0.0 { 0.0 } else { mass * largest }).collect();
+        (value, slopes.iter().zip(masses()).map(|(slope, mass)| slope - mass * correction).collect(), sizes)
+    }
+
+    proptest! {
+        #[test]
+        fn the_error_is_what_rounding_the_log_probabilities_costs(
+            logits in prop::collection::vec((-1.0_f64..1.0, -1.0_f64..1.0), 1..12),
+            spread in prop::sample::select(vec![0.5, 3.0, 15.0]),
+            distance in prop::sample::select(vec![1e-4, 1e-3, 0.05, 1.0, 12.0]),
+            rest in prop::sample::select(vec![0.0, 1e-5, 1e-3, 0.1, 0.6]),
+            alpha in prop::sample::select(vec![0.0, 0.1, 0.5, 0.75, 1.0]),
+            bucket in any::<bool>(),
+        ) {
+            let tail = if bucket { Tail::Bucket } else { Tail::Renormalise };
+            let list = |rest: f64, logits: Vec<f64>| -> Vec<f32> {
+                let log_sum = logits.iter().map(|logit| logit.exp()).sum::<f64>().ln();
+                logits.iter().map(|logit| (logit - log_sum + (1.0 - rest).ln()) as f32).collect()
+            };
+            let student = list(rest, logits.iter().map(|pair| spread * pair.0).collect());
+            let moved = logits.iter().map(|pair| spread * pair.0 + distance * pair.1).collect();
+            let teacher = list(rest * (1.0 + 0.5 * distance.min(1.0) * logits[0].1), moved);
+            let wide = |list: &[f32]| list.iter().map(|logprob| f64::from(*logprob)).collect::<Vec<_>>();
+            let (s, t) = (wide(&student), wide(&teacher));
+            let exact = plain(alpha, tail, &s, &t);
+            // What half a unit in the last place of each log-probability changes, all together.
+            let mut cost = (0.0, vec![0.0; s.len()]);
+            for i in 0..2 * s.len() {
+                let (mut s, mut t) = (s.clone(), t.clone());
+                if let Some(moved) = s.get_mut(i) {
+                    *moved *= 1.0 + f64::from(f32::EPSILON) / 2.0;
+                } else {
+                    let i = i - s.len();
+                    t[i] *= 1.0 + f64::from(f32::EPSILON) / 2.0;
+                }
+                let moved = plain(alpha, tail, &s, &t);
+                cost.0 += (moved.0 - exact.0).abs();
+                cost.1.iter_mut().zip(moved.1.iter().zip(&exact.1)).for_each(|(cost, (a, b))| *cost += (a - b).abs());
+            }
+            let mut slopes = vec![0.0; s.len()];
+            let divergence = Divergence { alpha, tail };
+            let value = divergence.at(&student, &teacher, 1.0, &mut Scratch::default(), &mut slopes);
+            // Beside that, what 32 bits round of the result itself.
+            let limit = |cost: f64, size: f64| 8.0 * (cost + f64::from(f32::EPSILON) * size) + 1e-15;
+            prop_assert!(
+                (value - exact.0).abs() <= limit(cost.0, exact.0.abs()),
+                "{value:e} and {:e}, cost {:e}: {student:?} {teacher:?}", exact.0, cost.0
+            );
+            for (i, slope) in slopes.iter().enumerate() {
+                let (found, exact, size, cost) = (f64::from(*slope), exact.1[i], exact.2[i], cost.1[i]);
+                prop_assert!(
+                    (found - exact).abs() <= limit(cost, exact.abs().max(size)),
+                    "{i}: {found:e} and {exact:e}, cost {cost:e}: {student:?} {teacher:?}"
+                );
+            }
         }
     }
 }

@@ -116,7 +116,9 @@
 #![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
 mod context;
+mod convex;
 mod divergence;
+mod pairs;
 mod params;
 mod shares;
 

@@ -38,7 +38,7 @@
 //! plugin = "shuffle"
 //! ```
 
-use accredit_plugin_api::prelude::*;
+use accredit_plugin_api::{math, prelude::*};
 
 params! {
     /// Parameters of `shuffle`.
@@ -70,8 +70,7 @@ impl Scheme for Shuffle {
             .trajectories()
             .map(|trajectory| {
                 let tokens = &credit.advantage[trajectory.tokens()];
-                let sum: f64 = tokens.iter().map(|advantage| f64::from(*advantage)).sum();
-                (sum / tokens.len().max(1) as f64) as f32
+                (math::sum_f32_all(tokens) / tokens.len().max(1) as f64) as f32
             })
             .collect();
         let mut state = mix(self.seed ^ mix(context.iteration));

@@ -1,6 +1,6 @@
 //! What several schemes have in common. By step: returns of steps, steps put together by state, scores against their
-//! mean, and numbers about the advantages that come out. By token: the way over [`tokens`], the [`recursion`] on it, and how
-//! numbers are [whitened](whiten).
+//! mean, and numbers about the advantages that come out. By token: the way over [`tokens`], the [`recursion`] on it, rewards
+//! [to go](to_go), and how numbers are [whitened](whiten).
 //!
 //! A step counts in a statistic if it has a response token. Sums over several steps run over sorted numbers in 64 bits,
 //! so that no result depends, in any bit, on the order of trajectories or groups.
@@ -14,6 +14,7 @@ pub mod recursion;
 mod returns;
 #[cfg(feature = "testing")]
 pub mod testing;
+pub mod to_go;
 pub mod tokens;
 pub mod whiten;
 mod write;

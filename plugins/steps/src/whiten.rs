@@ -86,6 +86,26 @@ impl Moments {
         }
     }
 
+    /// Adds a part of which runs of equal numbers are known, each with its length, and takes the runs. Where all of the
+    /// part is in runs, no number is looked at.
+    pub fn push_with_runs(&mut self, values: &[f32], runs: &mut Vec<(f32, u32)>) {
+        let count: u32 = runs.iter().map(|run| run.1).sum();
+        match runs.first() {
+            Some(run) if count as usize == values.len() => {
+                let first = f64::from(run.0);
+                let mut part = Part { first, count, distances: 0.0, squares: 0.0 };
+                for (number, count) in &*runs {
+                    let distance = f64::from(*number) - first;
+                    part.distances += f64::from(*count) * distance;
+                    part.squares += f64::from(*count) * (distance * distance);
+                }
+                self.parts.push(part);
+            }
+            _ => self.push(values),
+        }
+        runs.clear();
+    }
+
     /// Adds the numbers of a part whose token is of this kind.
     pub fn push_kind(&mut self, values: &[f32], kinds: &[u8], kind: u8) {
         if let Some(first) = kinds.iter().position(|own| *own == kind) {
@@ -257,6 +277,21 @@ mod tests {
             moments.push_kind(&values, &kinds, 7);
             assert_eq!(moments.spread(), None);
         }
+    }
+
+    #[test]
+    fn runs_are_the_numbers_that_they_stand_for() {
+        let values = [0.5, 0.5, 0.5, 2.0, 0.5, 0.5];
+        let expected = Some(spread(&[&values]));
+        for runs in [vec![], vec![(0.5, 3), (0.5, 2)], vec![(0.5, 3), (2.0, 1), (0.5, 2)]] {
+            let (mut moments, mut runs) = (Moments::default(), runs);
+            moments.push_with_runs(&values, &mut runs);
+            moments.push_with_runs(&[], &mut runs);
+            assert_eq!((moments.spread(), runs.len()), (expected, 0));
+        }
+        let mut moments = Moments::default();
+        moments.push_with_runs(&[0.7; 5], &mut vec![(0.7, 3), (0.7, 2)]);
+        assert!(moments.spread().unwrap().all_equal);
     }
 
     #[test]

@@ -17,6 +17,7 @@ struct Style {
 }
 
 /// The filter: its arguments are those of `json.dumps`.
+#[expect(clippy::needless_pass_by_value, reason = "a filter is given its arguments so")]
 pub(super) fn tojson(
     value: &Value,
     ensure_ascii: Option<Value>,
@@ -48,7 +49,7 @@ pub(super) fn tojson(
     Ok(out)
 }
 
-fn refused(message: String) -> Error {
+fn refused(message: impl std::fmt::Display) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("tojson: {message}"))
 }
 
@@ -125,11 +126,11 @@ impl Style {
     }
 
     fn text(&self, out: &mut String, text: &str) -> Result<(), Error> {
-        let quoted = serde_json::to_string(text).map_err(|error| refused(error.to_string()))?;
+        let quoted = serde_json::to_string(text).map_err(refused)?;
         for c in quoted.chars() {
             if self.ascii && c > '~' {
                 for unit in c.encode_utf16(&mut [0; 2]) {
-                    write!(out, "\\u{unit:04x}").map_err(|error| refused(error.to_string()))?;
+                    write!(out, "\\u{unit:04x}").map_err(refused)?;
                 }
             } else {
                 out.push(c);

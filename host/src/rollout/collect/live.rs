@@ -14,6 +14,7 @@ use crate::rollout::{
 };
 
 /// An episode while it is played.
+#[expect(clippy::struct_excessive_bools, reason = "each is a way to end of its own")]
 pub(super) struct Live {
     play: Play,
     noise: Stream,

@@ -76,25 +76,24 @@ impl Family {
 
 /// Refuses a switch that is on.
 fn refuse_switch(keys: &Keys<'_>, key: &str, what: &str) -> Result<()> {
-    match keys.flag(key)? {
-        true => Err(Error::config(key, format!("{what} are not supported"))),
-        false => Ok(()),
+    if keys.flag(key)? {
+        return Err(Error::config(key, format!("{what} are not supported")));
     }
+    Ok(())
 }
 
 /// Refuses layers that attend to a window only. Many of Qwen's configurations carry a window that no layer uses.
 fn refuse_windows(keys: &Keys<'_>) -> Result<()> {
-    let in_use = match keys.list("layer_types")? {
-        Some(types) => types.iter().any(|kind| kind != "full_attention"),
-        None => {
-            let windowed_from = keys.whole("max_window_layers")?.unwrap_or(28);
-            keys.flag("use_sliding_window")?
-                && keys.get("sliding_window").is_some()
-                && windowed_from < keys.size("num_hidden_layers")?
-        }
+    let in_use = if let Some(types) = keys.list("layer_types")? {
+        types.iter().any(|kind| kind != "full_attention")
+    } else {
+        let windowed_from = keys.whole("max_window_layers")?.unwrap_or(28);
+        keys.flag("use_sliding_window")?
+            && keys.get("sliding_window").is_some()
+            && windowed_from < keys.size("num_hidden_layers")?
     };
-    match in_use {
-        true => Err(Error::config("use_sliding_window", "sliding-window attention is in use, which is not supported")),
-        false => Ok(()),
+    if in_use {
+        return Err(Error::config("use_sliding_window", "sliding-window attention is in use, which is not supported"));
     }
+    Ok(())
 }

@@ -15,7 +15,7 @@ use super::{environment, failure, feedback, file, pool, refused, request, server
 #[test]
 fn an_episode_is_played_as_the_server_answers() {
     let settings = server("plain", &json!({ "supplies": { "states": true, "tasks": 9 } }));
-    let expected = Traits { states: true, tasks: Some(9), ..Traits::default() };
+    let expected = Traits { states: true, tasks: Some(9), apart: true, ..Traits::default() };
     assert_eq!(traits("process", &settings).unwrap(), expected);
     let mut environment = environment("process", &settings);
     assert_eq!(environment.instructions(), "Settings {\"tag\": \"plain\"}.");

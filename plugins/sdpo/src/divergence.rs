@@ -41,7 +41,7 @@ pub struct Scratch {
 }
 
 /// How many numbers the widest vectors hold; a loop over the last ones of a list would cost as much as several vectors.
-const VECTOR: usize = 8;
+pub const VECTOR: usize = 8;
 
 /// The least that the listed tokens leave over: `1 - e^-1e-7`.
 pub const LEAST: f64 = 9.999_999_5e-8;
@@ -86,7 +86,7 @@ impl Kernel for Place<'_> {
         let rest = match tail {
             Tail::Bucket => {
                 pairs.take(student, teacher);
-                Some(pairs.rest(largest(student), largest(teacher), terms))
+                Some(pairs.rest(largest(student), largest(teacher)))
             }
             Tail::Renormalise => {
                 pairs.take_scaled(student, teacher);
@@ -94,7 +94,7 @@ impl Kernel for Place<'_> {
             }
         };
         pairs.compare(alpha, slopes, terms);
-        let sum = math::sum_f32(terms);
+        let listed = sum(terms);
         let (own, correction) = match &rest {
             Some(rest) => rest.compare(alpha),
             // The probabilities of each sum to 1, so that the differences of both sum to 0.
@@ -110,8 +110,21 @@ impl Kernel for Place<'_> {
         } else {
             pairs.write(slopes, correction as f32, factor, out);
         }
-        sum + own
+        listed + own
     }
+}
+
+/// The sum of some whole vectors of numbers, in 64 bits; for few of them, which are not worth the many parts of
+/// [`math::sum_f32`].
+#[inline(always)]
+pub fn sum(numbers: &[f32]) -> f64 {
+    let mut parts = [0.0; VECTOR];
+    for vector in numbers.as_chunks::<VECTOR>().0 {
+        for (part, number) in parts.iter_mut().zip(vector) {
+            *part += f64::from(*number);
+        }
+    }
+    parts.iter().sum()
 }
 
 /// The largest of some whole vectors of numbers.

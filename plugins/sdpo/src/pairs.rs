@@ -7,7 +7,7 @@ use accredit_plugin_api::math;
 
 use crate::{
     convex::{backward_gap, entropy_gap, forward_gap},
-    divergence::{LEAST, largest},
+    divergence::{LEAST, VECTOR, largest, sum},
 };
 
 /// The listed tokens of a place; all lists have one length, of whole vectors.
@@ -25,6 +25,8 @@ pub struct Pairs {
     powers: Vec<f32>,
     /// `e^a - 1`.
     drops: Vec<f32>,
+    /// The teacher's less the student's.
+    moves: Vec<f32>,
     /// `ln(1 + w (e^a - 1))`, what the mixture is of the larger.
     logs: Vec<f32>,
 }
@@ -59,7 +61,7 @@ impl Pairs {
             p[i] = math::exp_f32(own);
             q[i] = math::exp_f32(other);
         }
-        let sums = [math::sum_f32(p), math::sum_f32(q)];
+        let sums = [sum(p), sum(q)];
         let scales = sums.map(|sum| (1.0 / sum) as f32);
         // In two numbers: the first is taken off a difference that may be close to it, and the second is what it lost.
         let shift = math::ln(sums[1]) - math::ln(sums[0]);
@@ -73,8 +75,8 @@ impl Pairs {
     }
 
     fn resize(&mut self, like: &[f32]) -> usize {
-        let Self { student, teacher, gaps, larger, powers, drops, logs } = self;
-        for list in [student, teacher, gaps, larger, powers, drops, logs] {
+        let Self { student, teacher, gaps, larger, powers, drops, moves, logs } = self;
+        for list in [student, teacher, gaps, larger, powers, drops, moves, logs] {
             list.resize(like.len(), 0.0);
         }
         like.len()
@@ -86,7 +88,7 @@ impl Pairs {
         let count = self.gaps.len();
         let (gaps, larger) = (&self.gaps[..count], &self.larger[..count]);
         let (powers, drops) = (&mut self.powers[..count], &mut self.drops[..count]);
-        let (p, q) = (&mut self.student[..count], &mut self.teacher[..count]);
+        let (p, q, moves) = (&mut self.student[..count], &mut self.teacher[..count], &mut self.moves[..count]);
         for i in 0..count {
             let distance = -gaps[i].abs();
             powers[i] = math::exp_f32(distance);
@@ -96,27 +98,22 @@ impl Pairs {
             let smaller = larger[i] * powers[i];
             p[i] = if gaps[i] > 0.0 { smaller } else { larger[i] };
             q[i] = if gaps[i] > 0.0 { larger[i] } else { smaller };
+            moves[i] = (larger[i] * drops[i]).copysign(gaps[i]);
         }
     }
 
-    /// What they leave over, from the largest log-probability of each. `room` is for as many numbers.
+    /// What they leave over, from the largest log-probability of each.
     #[inline(always)]
-    pub fn rest(&self, top_of_student: f32, top_of_teacher: f32, room: &mut [f32]) -> Rest {
-        let count = room.len();
-        let (gaps, larger, drops) = (&self.gaps[..count], &self.larger[..count], &self.drops[..count]);
-        for i in 0..count {
-            room[i] = larger[i] * drops[i];
+    pub fn rest(&self, top_of_student: f32, top_of_teacher: f32) -> Rest {
+        // In 32 bits: it only chooses.
+        let mut distances = [0.0; VECTOR];
+        for vector in self.moves.as_chunks::<VECTOR>().0 {
+            for (distance, moved) in distances.iter_mut().zip(vector) {
+                *distance += moved.abs();
+            }
         }
-        let distance = -math::sum_f32(room);
-        for i in 0..count {
-            room[i] = if gaps[i] > 0.0 { -room[i] } else { room[i] };
-        }
-        let moved = math::sum_f32(room);
-        // The largest may be so close to 1 that its distance from it is only in its logarithm.
-        let left = |top: f32, masses: &[f32]| {
-            let but_top = -f64::from(math::exp_m1_f32(top));
-            (but_top, but_top - (math::sum_f32(masses) - f64::from(largest(masses))))
-        };
+        let distance = f64::from(distances.iter().sum::<f32>());
+        let moved = sum(&self.moves);
         let (but_student, student) = left(top_of_student, &self.student);
         let (but_teacher, teacher) = left(top_of_teacher, &self.teacher);
         let passes = student >= LEAST;
@@ -190,12 +187,12 @@ impl Pairs {
     pub fn write_forward(&self, ratio: f32, correction: f32, factor: f32, out: &mut [f32]) {
         let count = out.len();
         let (p, q) = (&self.student[..count], &self.teacher[..count]);
-        let (gaps, larger, drops) = (&self.gaps[..count], &self.larger[..count], &self.drops[..count]);
+        let (gaps, moves) = (&self.gaps[..count], &self.moves[..count]);
         for i in 0..count {
-            let moved = larger[i] * drops[i];
-            let close = if gaps[i] > 0.0 { moved } else { -moved } - p[i] * correction;
+            let close = -moves[i] - p[i] * correction;
             let apart = p[i] * ratio - q[i];
-            out[i] = factor * if gaps[i].abs() < 0.7 { close } else { apart };
+            let slope = if gaps[i].abs() < 0.7 { close } else { apart };
+            out[i] = factor * slope;
         }
     }
 
@@ -208,7 +205,7 @@ impl Pairs {
             *slope -= middle;
             *room = mass * *slope;
         }
-        math::sum_f32(room)
+        sum(room)
     }
 }
 
@@ -216,6 +213,14 @@ impl Pairs {
 #[inline(always)]
 fn gap(student: f32, teacher: f32) -> f32 {
     if teacher == student { 0.0 } else { teacher - student }
+}
+
+/// What all but the likeliest token have, and what all listed ones leave over. The likeliest may be so close to 1 that its
+/// distance from it is only in its logarithm.
+#[inline(always)]
+fn left(top: f32, masses: &[f32]) -> (f64, f64) {
+    let but_top = -f64::from(math::exp_m1_f32(top));
+    (but_top, but_top - (sum(masses) - f64::from(largest(masses))))
 }
 
 /// What the listed tokens leave over.

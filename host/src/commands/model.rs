@@ -59,7 +59,11 @@ impl Model {
             Self::Import { file, folder, dtype } => import(&file, &folder, dtype),
             Self::Info { model, json } => {
                 let description = describe(&model)?;
-                let info = Info { training: training(&description), description: &description };
+                let info = Info {
+                    training: training(&description),
+                    training_bytes: TrainingBytes::of(description.parameters),
+                    description: &description,
+                };
                 print(&if json { format!("{:#}\n", json!(info)) } else { info.text() })
             }
         }
@@ -134,6 +138,27 @@ struct Info<'a> {
     #[serde(flatten)]
     description: &'a Description,
     training: Training,
+    training_bytes: TrainingBytes,
+}
+
+/// Bytes that copies of all weights take, which are f32 whatever the file has; what a micro-batch needs comes on top.
+#[derive(Debug, Serialize)]
+struct TrainingBytes {
+    /// Weights, gradient, two moments, and the sampler's copy.
+    policy: u64,
+    /// The frozen reference, where a scheme reads it.
+    reference: u64,
+    /// A teacher that is a copy or a moving average of the policy, where a scheme asks one.
+    teacher: u64,
+    /// A critic with a trunk of its own: weights, gradient and two moments.
+    critic: u64,
+}
+
+impl TrainingBytes {
+    fn of(parameters: u64) -> Self {
+        let copies = |count: u64| parameters.saturating_mul(4 * count);
+        Self { policy: copies(5), reference: copies(1), teacher: copies(1), critic: copies(4) }
+    }
 }
 
 impl Info<'_> {
@@ -158,6 +183,12 @@ impl Info<'_> {
         lines.extend(self.description.stop_tokens.iter().map(|token| ("stops at", token_text(token))));
         let template = if self.description.chat_template { "yes" } else { "no" };
         lines.push(("chat template", template.to_owned()));
+        let TrainingBytes { policy, reference, teacher, critic } = self.training_bytes;
+        let gibibytes = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
+        lines.push(("training takes", format!("{}, and what a micro-batch needs", gibibytes(policy))));
+        for (what, bytes) in [("+ reference", reference), ("+ teacher", teacher), ("+ critic", critic)] {
+            lines.push((what, gibibytes(bytes)));
+        }
         match &self.training {
             Training::Yes => lines.push(("can be trained", "yes".to_owned())),
             Training::No(problems) => lines.extend(problems.iter().map(|why| ("can be trained", format!("no: {why}")))),

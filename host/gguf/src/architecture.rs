@@ -200,7 +200,9 @@ fn rope_scaling(gguf: &Gguf, keys: &Keys, shape: &Shape, theta: f64) -> Result<O
     let prefix = format!("{}.rope.scaling.", shape.architecture.name());
     let key = |name: &str| format!("{prefix}{name}");
     let known = ["type", "factor", "original_context_length", "finetuned"];
-    if let Some(other) = keys.starting_with(&prefix).into_iter().find(|found| known.iter().all(|name| key(name) != *found)) {
+    if let Some(other) =
+        keys.starting_with(&prefix).into_iter().find(|found| known.iter().all(|name| key(name) != *found))
+    {
         return Err(keys.error(other, format!("not supported; known are {}", known.join(", "))));
     }
     let factors = gguf.tensor(ROPE_FACTORS);
@@ -248,8 +250,9 @@ fn llama3(gguf: &Gguf, shape: &Shape, theta: f64) -> Result<Value> {
         };
         let stored = f64::from(*stored);
         if !(stored / expected - 1.0).abs().lt(&1e-3) {
-            let message =
-                format!("number {index} is {stored}, and {expected} by Llama 3.1's rule with factor {factor}; no other rule is known");
+            let message = format!(
+                "number {index} is {stored}, and {expected} by Llama 3.1's rule with factor {factor}; no other rule is known"
+            );
             return Err(error(message));
         }
     }

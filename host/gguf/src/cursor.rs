@@ -61,7 +61,11 @@ impl<'a> Cursor<'a> {
         let most = self.left() / least;
         usize::try_from(count).ok().filter(|count| *count <= most).ok_or_else(|| {
             let left = self.left();
-            self.error(at, what, format!("{count} do not fit into the {left} bytes that are left; is the file cut short?"))
+            self.error(
+                at,
+                what,
+                format!("{count} do not fit into the {left} bytes that are left; is the file cut short?"),
+            )
         })
     }
 

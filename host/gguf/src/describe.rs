@@ -225,7 +225,8 @@ struct Vocabulary<'a>(HashMap<u64, &'a str>);
 impl<'a> Vocabulary<'a> {
     fn new(tokenizer: &'a Value) -> Self {
         let words = tokenizer["model"]["vocab"].as_object().into_iter().flatten();
-        let mut texts: HashMap<u64, &str> = words.filter_map(|(text, id)| Some((id.as_u64()?, text.as_str()))).collect();
+        let mut texts: HashMap<u64, &str> =
+            words.filter_map(|(text, id)| Some((id.as_u64()?, text.as_str()))).collect();
         for added in tokenizer["added_tokens"].as_array().into_iter().flatten() {
             if let (Some(id), Some(text)) = (added["id"].as_u64(), added["content"].as_str()) {
                 texts.insert(id, text);

@@ -169,7 +169,8 @@ fn read_tensor(cursor: &mut Cursor, alignment: u64) -> Result<TensorInfo> {
     let row = shape[0];
     shape.reverse();
     let shape_text = format!("shape {shape:?}");
-    let weights = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size)).filter(|weights| *weights > 0);
+    let weights =
+        shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size)).filter(|weights| *weights > 0);
     let weights = weights.ok_or_else(|| cursor.error(at, name, format!("{shape_text} has no weights, or too many")))?;
     if !row.is_multiple_of(kind.block as u64) {
         let message = format!("{shape_text}: rows of {row} are not whole blocks of {} ({})", kind.block, kind.name);

@@ -45,7 +45,8 @@ impl Dtype {
     /// The type that loses nothing where the file's weights are plain numbers, and bf16, which models are published in,
     /// where they are quantised: rounding to it is small against what quantisation has taken.
     fn auto(targets: &[Target]) -> Self {
-        let mut matrices = targets.iter().filter(|target| target.source.shape.len() > 1).map(|target| target.source.kind);
+        let mut matrices =
+            targets.iter().filter(|target| target.source.shape.len() > 1).map(|target| target.source.kind);
         let Some(first) = matrices.next() else { return Self::F32 };
         let same = matrices.all(|kind| kind == first);
         match first {

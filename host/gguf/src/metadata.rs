@@ -100,7 +100,9 @@ impl Value {
                 match cursor.array(key)? {
                     [0] => Self::Bool(false),
                     [1] => Self::Bool(true),
-                    [other] => return Err(cursor.error(at, key, format!("{other} is no truth value, expected 0 or 1"))),
+                    [other] => {
+                        return Err(cursor.error(at, key, format!("{other} is no truth value, expected 0 or 1")));
+                    }
                 }
             }
             Kind::String => Self::String(cursor.string(key)?.to_owned()),
@@ -187,7 +189,8 @@ impl<'a> Keys<'a> {
 
     /// The names of all keys that begin so, sorted.
     pub fn starting_with(&self, prefix: &str) -> Vec<&'a str> {
-        let mut keys: Vec<_> = self.metadata.0.keys().map(String::as_str).filter(|key| key.starts_with(prefix)).collect();
+        let mut keys: Vec<_> =
+            self.metadata.0.keys().map(String::as_str).filter(|key| key.starts_with(prefix)).collect();
         keys.sort_unstable();
         keys
     }

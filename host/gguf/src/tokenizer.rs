@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::{error::Result, metadata::Keys};
 
 /// How Qwen2 and its successors cut a text: digits alone.
-const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str =
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// How Llama 3 cuts a text: up to three digits together.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -44,10 +45,9 @@ impl Rule {
     fn of(keys: &Keys) -> Result<Self> {
         let key = "tokenizer.ggml.pre";
         let digits = json!({ "type": "Digits", "individual_digits": true });
-        let split = |regex: &str| {
-            json!({ "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false })
-        };
-        let sequence = |first: Value, use_regex| json!({ "type": "Sequence", "pretokenizers": [first, byte_level(use_regex)] });
+        let split = |regex: &str| json!({ "type": "Split", "pattern": { "Regex": regex }, "behavior": "Isolated", "invert": false });
+        let sequence =
+            |first: Value, use_regex| json!({ "type": "Sequence", "pretokenizers": [first, byte_level(use_regex)] });
         let plain = Self { normalizer: Value::Null, cut: byte_level(true), ignore_merges: false, add_bos: false };
         let nfc = json!({ "type": "NFC" });
         match keys.text(key)? {

@@ -29,7 +29,22 @@ pub struct Writer {
 
 /// The tokens of the tiny models: bytes are left out but for what the tests need.
 pub const TOKENS: [&str; 16] = [
-    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "a", "b", "ab", "1", "2", "3", "12", "123", "Ġ", "Ġa", "<think>", "'", "[PAD15]",
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "a",
+    "b",
+    "ab",
+    "1",
+    "2",
+    "3",
+    "12",
+    "123",
+    "Ġ",
+    "Ġa",
+    "<think>",
+    "'",
+    "[PAD15]",
 ];
 const TYPES: [i32; 16] = [3, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4, 1, 5];
 const MERGES: [&str; 4] = ["a b", "1 2", "12 3", "Ġ a"];

@@ -86,8 +86,12 @@ fn import(file: &Path, folder: &Path, dtype: Choice) -> Result<()> {
     }
     let million = |weights: u64| weights.div_ceil(1_000_000);
     let mut progress = Progress::new("weights, in millions", 0, million(plan.weights()));
+    let mut shown = 0;
     let written = plan.write(folder, dtype, |weights| {
-        progress.at(million(weights), "");
+        if million(weights) > shown {
+            shown = million(weights);
+            progress.at(shown, "");
+        }
         if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     progress.finish();

@@ -320,21 +320,36 @@ fn scaled_positions_are_recognised_or_refused() {
     let expected = json!({ "rope_type": "linear", "factor": 4.0 });
     assert_eq!(json(&folder.join("config.json"))["rope_scaling"], expected);
     check_refused(
-        |w| drop(w.set("llama.rope.scaling.type", Text("longrope"))),
+        |w| {
+            w.set("llama.rope.scaling.type", Text("longrope"));
+        },
         &["`llama.rope.scaling.type`", "longrope"],
     );
-    check_refused(|w| drop(w.set("llama.rope.scaling.attn_factor", F32(1.1))), &["`llama.rope.scaling.attn_factor`"]);
+    check_refused(
+        |w| {
+            w.set("llama.rope.scaling.attn_factor", F32(1.1));
+        },
+        &["`llama.rope.scaling.attn_factor`"],
+    );
 }
 
 #[test]
 fn what_is_not_supported_is_named() {
     let tensor = |name: &'static str, sizes: &'static [u64]| {
-        move |w: &mut Writer| drop(w.tensor(name, sizes, 0, weights(0.0, sizes.iter().product())))
+        move |w: &mut Writer| {
+            w.tensor(name, sizes, 0, weights(0.0, sizes.iter().product()));
+        }
     };
-    let number = |key: &'static str, number| move |w: &mut Writer| drop(w.set(key, U32(number)));
+    let number = |key: &'static str, number| {
+        move |w: &mut Writer| {
+            w.set(key, U32(number));
+        }
+    };
     let missing = |name: &'static str| move |w: &mut Writer| w.tensors.retain(|(there, ..)| there != name);
     check_refused(
-        |w| drop(w.set("general.architecture", Text("gemma3"))),
+        |w| {
+            w.set("general.architecture", Text("gemma3"));
+        },
         &["`general.architecture`: gemma3", "qwen3"],
     );
     check_refused(number("llama.expert_count", 8), &["`llama.expert_count`: 8"]);
@@ -344,20 +359,31 @@ fn what_is_not_supported_is_named() {
     check_refused(number("llama.attention.head_count_kv", 3), &["`llama.attention.head_count_kv`: 3 does not divide"]);
     check_refused(number("llama.rope.dimension_count", 2), &["`llama.rope.dimension_count`: 2"]);
     check_refused(
-        |w| drop(w.unset("llama.embedding_length")),
+        |w| {
+            w.unset("llama.embedding_length");
+        },
         &["`llama.embedding_length`: missing, expected a whole"],
     );
-    check_refused(|w| drop(w.set("llama.embedding_length", Text("x"))), &["the text \"x\", expected a whole number"]);
+    check_refused(
+        |w| {
+            w.set("llama.embedding_length", Text("x"));
+        },
+        &["the text \"x\", expected a whole number"],
+    );
     check_refused(missing("output_norm.weight"), &["tensor `output_norm.weight`: missing"]);
     check_refused(missing("token_embd.weight"), &["tensor `token_embd.weight`: missing"]);
     check_refused(tensor("blk.0.attn_q.bias", &[8]), &["tensor `blk.0.attn_q.bias`: not expected", "llama"]);
     check_refused(tensor("output_norm.weight", &[4]), &["has shape [4], expected [8]"]);
     check_refused(
-        |w| drop(w.tensor("output_norm.weight", &[8], 27, vec![0; 64])),
+        |w| {
+            w.tensor("output_norm.weight", &[8], 27, vec![0; 64]);
+        },
         &["tensor `output_norm.weight`: has type I64, which cannot be read", "Q4_K"],
     );
     check_refused(
-        |w| drop(w.tensor("blk.0.ffn_up.weight", &[256, 6], 16, vec![0; 6 * 66])),
+        |w| {
+            w.tensor("blk.0.ffn_up.weight", &[256, 6], 16, vec![0; 6 * 66]);
+        },
         &["tensor `blk.0.ffn_up.weight`: has shape [6, 256], expected [6, 8]"],
     );
     check_refused(number("split.count", 2), &["`split.count`", "llama-gguf-split --merge"]);

@@ -161,11 +161,13 @@ impl Writer {
                 }
                 Texts(texts) => {
                     list(&mut out, 8, texts.len());
-                    texts.iter().for_each(|text| string(&mut out, text));
+                    for text in texts {
+                        string(&mut out, text);
+                    }
                 }
                 I32s(numbers) => {
                     list(&mut out, 5, numbers.len());
-                    numbers.iter().for_each(|number| out.extend(number.to_le_bytes()));
+                    out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
                 }
             }
         }
@@ -173,7 +175,7 @@ impl Writer {
         for (name, sizes, kind, bytes) in &self.tensors {
             string(&mut out, name);
             out.extend((sizes.len() as u32).to_le_bytes());
-            sizes.iter().for_each(|size| out.extend(size.to_le_bytes()));
+            out.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
             out.extend(kind.to_le_bytes());
             out.extend((data.len() as u64).to_le_bytes());
             data.extend(bytes);

@@ -17,13 +17,8 @@ pub(crate) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     /// An error at the byte `at`.
-    pub fn error(&self, at: usize, what: &str, message: impl std::fmt::Display) -> Error {
-        Error::Bytes {
-            path: self.path.to_owned(),
-            offset: at as u64,
-            what: what.to_owned(),
-            message: message.to_string(),
-        }
+    pub fn error(&self, at: usize, what: &str, message: impl Into<String>) -> Error {
+        Error::Bytes { path: self.path.to_owned(), offset: at as u64, what: what.to_owned(), message: message.into() }
     }
 
     /// Bytes that are left.

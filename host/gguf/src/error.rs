@@ -71,15 +71,15 @@ impl Error {
         Self::Io { path: path.to_owned(), source }
     }
 
-    pub(crate) fn file(path: &Path, message: impl std::fmt::Display) -> Self {
-        Self::File { path: path.to_owned(), message: message.to_string() }
+    pub(crate) fn file(path: &Path, message: impl Into<String>) -> Self {
+        Self::File { path: path.to_owned(), message: message.into() }
     }
 
-    pub(crate) fn key(path: &Path, key: &str, message: impl std::fmt::Display) -> Self {
-        Self::Key { path: path.to_owned(), key: key.to_owned(), message: message.to_string() }
+    pub(crate) fn key(path: &Path, key: &str, message: impl Into<String>) -> Self {
+        Self::Key { path: path.to_owned(), key: key.to_owned(), message: message.into() }
     }
 
-    pub(crate) fn tensor(path: &Path, name: &str, message: impl std::fmt::Display) -> Self {
-        Self::Tensor { path: path.to_owned(), name: name.to_owned(), message: message.to_string() }
+    pub(crate) fn tensor(path: &Path, name: &str, message: impl Into<String>) -> Self {
+        Self::Tensor { path: path.to_owned(), name: name.to_owned(), message: message.into() }
     }
 }

@@ -66,7 +66,7 @@ pub(crate) fn read(folder: &Path) -> Result<Folder> {
 /// A JSON file; null where there is none.
 fn read_json(path: &Path) -> Result<Value> {
     match fs::read_to_string(path) {
-        Ok(text) => serde_json::from_str(&text).map_err(|e| Error::file(path, e)),
+        Ok(text) => serde_json::from_str(&text).map_err(|e| Error::file(path, e.to_string())),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(Value::Null),
         Err(e) => Err(Error::io(path, e)),
     }
@@ -105,7 +105,7 @@ fn read_header(path: &Path) -> Result<(Metadata, u64)> {
     }
     let mut text = vec![0; length as usize];
     file.read_exact(&mut text).map_err(io)?;
-    let header: Metadata = serde_json::from_slice(&text).map_err(|e| Error::file(path, e))?;
+    let header: Metadata = serde_json::from_slice(&text).map_err(|e| Error::file(path, e.to_string()))?;
     let expected = length + 8 + header.data_len() as u64;
     if expected != size {
         return Err(Error::file(path, format!("has {size} bytes, expected {expected}; is it cut short?")));

@@ -179,9 +179,7 @@ fn encode(weights: &[f32], dtype: Dtype, out: &mut Vec<u8>) -> Result<(), String
     let mut halves = vec![0_u16; if dtype == Dtype::F32 { 0 } else { weights.len() }];
     let infinity = match dtype {
         Dtype::F32 => {
-            for weight in weights {
-                out.extend(weight.to_le_bytes());
-            }
+            out.extend(weights.iter().flat_map(|weight| weight.to_le_bytes()));
             return Ok(());
         }
         Dtype::F16 => {

@@ -179,7 +179,7 @@ pub(crate) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    pub fn error(&self, key: &str, message: impl std::fmt::Display) -> Error {
+    pub fn error(&self, key: &str, message: impl Into<String>) -> Error {
         Error::key(self.path, key, message)
     }
 

@@ -74,8 +74,8 @@ impl Shard<'_> {
         // transformers asks for the format.
         let format = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         let metadata = Metadata::new(Some(format), self.targets.iter().map(info).collect());
-        let metadata = metadata.map_err(|e| Error::file(path, e))?;
-        let mut text = serde_json::to_vec(&metadata).map_err(|e| Error::file(path, e))?;
+        let metadata = metadata.map_err(|e| Error::file(path, e.to_string()))?;
+        let mut text = serde_json::to_vec(&metadata).map_err(|e| Error::file(path, e.to_string()))?;
         text.resize(text.len().next_multiple_of(8), b' ');
         let mut header = (text.len() as u64).to_le_bytes().to_vec();
         header.append(&mut text);

@@ -167,9 +167,7 @@ impl Writer {
                 }
                 I32s(numbers) => {
                     list(&mut out, 5, numbers.len());
-                    for number in numbers {
-                        out.extend(number.to_le_bytes());
-                    }
+                    out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
                 }
             }
         }
@@ -177,9 +175,7 @@ impl Writer {
         for (name, sizes, kind, bytes) in &self.tensors {
             string(&mut out, name);
             out.extend((sizes.len() as u32).to_le_bytes());
-            for size in sizes {
-                out.extend(size.to_le_bytes());
-            }
+            out.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
             out.extend(kind.to_le_bytes());
             out.extend((data.len() as u64).to_le_bytes());
             data.extend(bytes);

@@ -261,8 +261,14 @@ impl Run {
         let last = self.iteration == self.config.iterations;
         let due = every > 0 && (self.iteration.is_multiple_of(every) || last);
         if due {
-            for (name, value) in self.evaluate()?.iter() {
+            let evaluation = self.evaluate()?;
+            for (name, value) in evaluation.iter() {
                 metrics.put(name, value);
+            }
+            if let Some(success) = evaluation.get(names::EVAL_SUCCESS).filter(|_| self.config.checkpoint.best) {
+                let best = checkpoint::Best { iteration: self.iteration, success };
+                best.keep(&self.folder.best(), &self.policy, &self.folder.tokenizer())
+                    .context("the best policy could not be written")?;
             }
         }
         Ok(due)

@@ -1,6 +1,8 @@
 //! Checkpoints: everything that a run needs to go on bit for bit. A checkpoint is written aside, synced and renamed, so
 //! that one that is there is whole, whatever kills the run.
 
+mod best;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -10,6 +12,8 @@ use std::{
 use accredit_torch::{Model, Optimizer};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
+
+pub use best::Best;
 
 use crate::{credit::Pipeline, critic::Learner, scoring::Teachers};
 

@@ -20,6 +20,8 @@ use std::{
 use anyhow::Result;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
+#[cfg(feature = "torch")]
+use crate::rollout::collect::CollectError;
 use crate::{
     config::{ConfigError, Loaded},
     telemetry::log,
@@ -128,11 +130,33 @@ pub fn main() -> ExitCode {
             // The reader of a pipe may be gone; there is nobody left to tell.
             let _ = match error.downcast_ref::<ConfigError>() {
                 Some(error) => writeln!(io::stderr(), "{error}"),
-                None => writeln!(io::stderr(), "error: {error:#}"),
+                None => writeln!(io::stderr(), "error: {error:#}{}", hint(&error)),
             };
             ExitCode::from(code)
         }
     }
+}
+
+/// What to do about an error, on lines of its own.
+#[cfg(feature = "torch")]
+fn hint(error: &anyhow::Error) -> &'static str {
+    use accredit_torch::Error::Memory;
+    let memory = |cause: &(dyn std::error::Error + 'static)| {
+        // This one stands in the place of its cause.
+        matches!(cause.downcast_ref(), Some(CollectError::Model(Memory { .. })))
+            || matches!(cause.downcast_ref(), Some(Memory { .. }))
+    };
+    if error.chain().any(memory) {
+        return "\n  = hint: lower `update.micro_batch_tokens` where training failed, `rollout.max_num_seqs` or \
+                `rollout.max_context` where sampling did; set `update.gradient_checkpointing = true`; or take a smaller \
+                model: `accredit model info FOLDER` says what one takes";
+    }
+    ""
+}
+
+#[cfg(not(feature = "torch"))]
+fn hint(_: &anyhow::Error) -> &'static str {
+    ""
 }
 
 fn run(command: Command) -> Result<()> {
@@ -178,6 +202,18 @@ fn print(text: &str) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "torch")]
+    #[test]
+    fn a_device_without_room_comes_with_what_to_lower() {
+        let full = || accredit_torch::Error::Memory { message: "2 GiB".to_owned() };
+        let training = anyhow::Error::from(full()).context("the update failed");
+        let sampling = anyhow::Error::from(CollectError::from(full()));
+        for error in [training, sampling] {
+            assert!(hint(&error).contains("`update.micro_batch_tokens`"), "{error:#}");
+        }
+        assert_eq!(hint(&anyhow::Error::from(accredit_torch::Error::Frozen)), "");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -104,6 +104,11 @@ impl RunFolder {
         self.path.join("checkpoints")
     }
 
+    /// The policy of the best evaluation.
+    pub fn best(&self) -> PathBuf {
+        self.path.join("best")
+    }
+
     /// The frozen reference: the policy as it was before the first iteration.
     pub fn reference(&self) -> PathBuf {
         self.path.join("reference")

@@ -98,6 +98,13 @@ pub enum Error {
         max_positions: usize,
     },
 
+    /// The device has no room for a tensor.
+    #[error("no memory left: {message}")]
+    Memory {
+        /// What libtorch says.
+        message: String,
+    },
+
     /// An argument that makes no sense.
     #[error("{name}: {message}")]
     Argument {
@@ -142,7 +149,13 @@ pub enum Error {
 impl Error {
     /// Keeps the first line: libtorch adds its call stack and dispatch tables, which are kilobytes.
     pub(crate) fn torch(message: &str) -> Self {
-        Self::Torch(message.lines().next().unwrap_or_default().to_owned())
+        let first = message.lines().next().unwrap_or_default();
+        // On the CPU the first line begins with a place in libtorch's code.
+        let out_of_memory = ["out of memory", "can't allocate memory", "not enough memory"];
+        if out_of_memory.iter().any(|words| first.contains(words)) {
+            return Self::Memory { message: first.rsplit("] . ").next().unwrap_or(first).to_owned() };
+        }
+        Self::Torch(first.to_owned())
     }
 
     pub(crate) fn io(path: &Path, source: std::io::Error) -> Self {
@@ -197,6 +210,16 @@ mod tests {
     fn only_the_first_line_of_libtorch_is_kept() {
         let error = Error::from(TchError::Torch("shapes differ\nException raised from ...\n#0".into()));
         assert_eq!(error.to_string(), "libtorch: shapes differ");
+    }
+
+    #[test]
+    fn a_device_without_room_is_told_from_other_failures() {
+        let huge = tch::Tensor::f_zeros([1 << 30, 1 << 20], (tch::Kind::Float, tch::Device::Cpu));
+        let error = Error::from(huge.unwrap_err());
+        assert!(matches!(error, Error::Memory { .. }), "{error}");
+        assert!(error.to_string().starts_with("no memory left: "), "{error}");
+        let error = Error::torch("CUDA out of memory. Tried to allocate 2.00 GiB.\n#0");
+        assert_eq!(error.to_string(), "no memory left: CUDA out of memory. Tried to allocate 2.00 GiB.");
     }
 
     #[test]

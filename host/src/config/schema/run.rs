@@ -76,11 +76,13 @@ pub struct Checkpoint {
     /// How many of the latest checkpoints are kept.
     #[schemars(range(min = 1))]
     pub keep: usize,
+    /// The policy of the evaluation with the highest success is kept as well, as a model folder `best`.
+    pub best: bool,
 }
 
 impl Default for Checkpoint {
     fn default() -> Self {
-        Self { every: 10, keep: 2 }
+        Self { every: 10, keep: 2, best: true }
     }
 }
 

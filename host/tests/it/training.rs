@@ -158,6 +158,15 @@ fn a_killed_run_goes_on_bit_for_bit() {
     assert!(bench.weights("killed", 5) == bench.weights("whole", 5));
     let rollouts = |run: &str| fs::read_to_string(bench.path(run).join("rollouts/000004.jsonl")).unwrap();
     assert_eq!(rollouts("killed"), rollouts("whole"));
+
+    // The first of the best evaluations is kept.
+    let read = |run: &str| fs::read_to_string(bench.path(run).join("best/best.json")).unwrap();
+    let best: Value = serde_json::from_str(&read("whole")).unwrap();
+    let evaluations =
+        whole.iter().filter_map(|line| Some((line["iteration"].as_u64()?, line["val/success_rate"].as_f64()?)));
+    let highest = evaluations.fold((0, -1.0), |best, next| if next.1 > best.1 { next } else { best });
+    assert_eq!((best["iteration"].as_u64(), best["val/success_rate"].as_f64()), (Some(highest.0 + 1), Some(highest.1)));
+    assert_eq!(read("killed"), read("whole"));
 }
 
 #[test]

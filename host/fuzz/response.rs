@@ -42,7 +42,7 @@ pub fn check(data: &[u8]) {
 }
 
 fn check_tokens(tokens: &[u32]) -> Parsed {
-    let parsed = TAGS.parse(&TOKENIZER, tokens);
+    let parsed = TAGS.parse(&TOKENIZER, &[], tokens);
     let Parsed { text, kinds, pieces, action } = &parsed;
     assert_eq!((kinds.len(), pieces.len()), (tokens.len(), tokens.len()));
     assert_eq!(&pieces.concat(), text);

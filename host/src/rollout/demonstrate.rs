@@ -51,7 +51,7 @@ pub fn tokenize(
         let context = prompter.context(tokenizer, &turn.user, index, Some(end))?;
         let mut ids = tokenizer.encode_plain(&turn.response)?;
         ids.push(end);
-        let kinds = prompter.tags.parse(tokenizer, &ids).kinds;
+        let kinds = prompter.tags.parse(tokenizer, &context, &ids).kinds;
         steps.push(Step {
             reward: Some(0.0),
             response: turn.response.clone(),

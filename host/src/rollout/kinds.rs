@@ -1,7 +1,8 @@
 //! What each token of a response is. The rule, fixed when the tokens are sampled and written once, here:
 //!
-//! - The response's text is the bytes of its tokens, without special tokens. The first think tag opens the thinking,
-//!   which ends at the first closing tag after it, at the first action tag, or at the end of the text.
+//! - The response's text is the bytes of its tokens, without special tokens. The first think tag opens the thinking, or
+//!   the prompt does, where its last word is that tag; it ends at the first closing tag after it, at the first action tag,
+//!   or at the end of the text.
 //! - The action opens at the first action tag after the thinking (or the first at all, where nothing was thought) and
 //!   ends at the first closing tag after it. Without a closing tag the action is absent: nothing is executed.
 //! - A token is `action` if one of its bytes stands inside the action, closed or cut off; else `think` if one stands
@@ -52,8 +53,8 @@ impl Tags {
         format!("{}{think}{}{}{action}{}", self.think[0], self.think[1], self.action[0], self.action[1])
     }
 
-    /// Parses sampled tokens.
-    pub fn parse(&self, tokenizer: &Tokenizer, tokens: &[u32]) -> Parsed {
+    /// Parses sampled tokens that came after this prompt.
+    pub fn parse(&self, tokenizer: &Tokenizer, prompt: &[u32], tokens: &[u32]) -> Parsed {
         let mut bytes: Vec<u8> = Vec::new();
         let mut ranges: Vec<Range<usize>> = Vec::with_capacity(tokens.len());
         for token in tokens {
@@ -63,7 +64,7 @@ impl Tags {
             }
             ranges.push(start..bytes.len());
         }
-        let spans = self.spans(&bytes);
+        let spans = self.spans(&bytes, self.opens(tokenizer, prompt));
         let kinds = ranges
             .iter()
             .map(|range| {
@@ -80,16 +81,29 @@ impl Tags {
         Parsed { kinds, action, pieces: pieces(&bytes, &ranges), text: String::from_utf8_lossy(&bytes).into_owned() }
     }
 
-    fn spans(&self, bytes: &[u8]) -> Spans {
+    /// Whether a prompt has opened the thinking, as the templates of some reasoning models do.
+    fn opens(&self, tokenizer: &Tokenizer, prompt: &[u32]) -> bool {
+        let mut end: Vec<u8> = Vec::new();
+        for token in prompt.iter().rev() {
+            end.splice(0..0, tokenizer.bytes(*token).iter().copied());
+            end.truncate(end.trim_ascii_end().len());
+            if end.len() >= self.think[0].len() {
+                break;
+            }
+        }
+        end.ends_with(self.think[0].as_bytes())
+    }
+
+    fn spans(&self, bytes: &[u8], opened: bool) -> Spans {
         let find = |tag: &str, from: usize| {
             bytes[from..].windows(tag.len()).position(|window| window == tag.as_bytes()).map(|at| from + at)
         };
         let mut spans = Spans { think: 0..0, action: 0..0, closed: false };
         let first_action = find(&self.action[0], 0);
         let think_open = find(&self.think[0], 0).filter(|open| first_action.is_none_or(|action| *open < action));
+        let thinking = if opened { Some(0) } else { think_open.map(|open| open + self.think[0].len()) };
         let mut after_thinking = 0;
-        if let Some(open) = think_open {
-            let start = open + self.think[0].len();
+        if let Some(start) = thinking {
             let ends = [find(&self.think[1], start), find(&self.action[0], start)];
             let end = ends.into_iter().flatten().min().unwrap_or(bytes.len());
             spans.think = start..end;
@@ -151,9 +165,14 @@ mod tests {
     }
 
     fn check(response: &str, action: Option<&str>, kinds: &str) {
+        check_after("<|im_start|>assistant\n", response, action, kinds);
+    }
+
+    fn check_after(prompt: &str, response: &str, action: Option<&str>, kinds: &str) {
         let (_folder, tokenizer) = tokenizer();
+        let prompt = tokenizer.encode_template(prompt).unwrap();
         let tokens = tokenizer.encode_template(response).unwrap();
-        let parsed = Tags::new("think", "answer").parse(&tokenizer, &tokens);
+        let parsed = Tags::new("think", "answer").parse(&tokenizer, &prompt, &tokens);
         let found: String = parsed
             .kinds
             .iter()
@@ -175,6 +194,17 @@ mod tests {
         check("<answer> Down</answer>", Some("Down"), "faf");
         check(" go Down", None, "ff");
         check("", None, "");
+    }
+
+    #[test]
+    fn a_prompt_can_open_the_thinking() {
+        for prompt in ["<|im_start|>assistant\n<think>", "<|im_start|>assistant\n<think>\n\n"] {
+            check_after(prompt, " go Down</think><answer> Down</answer>", Some("Down"), "ttffaf");
+            check_after(prompt, " go<answer> Down</answer>", Some("Down"), "tfaf");
+            check_after(prompt, " go", None, "t");
+        }
+        // Closed again, as Qwen3's template does where thinking is switched off.
+        check_after("<think>\n\n</think>\n\n", " go<answer> Down</answer>", Some("Down"), "ffaf");
     }
 
     #[test]
@@ -203,9 +233,9 @@ mod tests {
     fn a_character_that_several_tokens_make_stands_with_the_last() {
         let (_folder, tokenizer) = tokenizer();
         let tokens = tokenizer.encode_plain("é🙂x").unwrap();
-        let parsed = Tags::new("think", "answer").parse(&tokenizer, &tokens);
+        let parsed = Tags::new("think", "answer").parse(&tokenizer, &[], &tokens);
         assert_eq!(parsed.pieces, ["", "é", "", "", "", "🙂", "x"]);
-        let cut = Tags::new("think", "answer").parse(&tokenizer, &tokens[..3]);
+        let cut = Tags::new("think", "answer").parse(&tokenizer, &[], &tokens[..3]);
         assert_eq!(cut.pieces, ["", "é", "\u{FFFD}"]);
         assert_eq!(cut.kinds.len(), 3);
     }

@@ -116,7 +116,7 @@ impl Live {
         prompter: &Prompter,
         answer: Generated,
     ) -> Request {
-        let parsed = prompter.tags.parse(tokenizer, &answer.tokens);
+        let parsed = prompter.tags.parse(tokenizer, &self.row, &answer.tokens);
         self.ended = answer.tokens.last().copied().filter(|_| answer.stop == StopReason::Stop);
         self.cut = answer.stop == StopReason::Length;
         self.sampled += answer.tokens.len();

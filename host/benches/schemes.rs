@@ -12,7 +12,8 @@
 //! What takes more than three times as long as streaming is bound by its instructions, not by memory, where the columns
 //! come from a cache: `rlsd` needs about 12 for each token (an exponential, limits, and what it counts), and `sdpo` about
 //! 40 for each token of a list (two exponentials, a logarithm and three series, so that close lists keep their digits).
-//! `hgpo` and `gagpo` touch their columns once; sorting steps by state is the rest.
+//! `actfocus`, `clip`, `gspo` and `serl` lie near three with an exponential for many or all tokens, and `hgpo` and `gagpo`
+//! touch their columns once; sorting steps by state is the rest.
 #![allow(clippy::unwrap_used)]
 #![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
 

@@ -137,17 +137,20 @@ fn pieces(bytes: &[u8], ranges: &[Range<usize>]) -> Vec<String> {
         .iter()
         .enumerate()
         .map(|(index, range)| {
-            let pending = &bytes[start..range.end];
-            let end = match std::str::from_utf8(pending) {
-                // Incomplete at the end: the rest comes with a later token.
-                Err(error) if error.error_len().is_none() && index < last => start + error.valid_up_to(),
-                _ => range.end,
-            };
+            // What is incomplete at the end comes with a later token.
+            let end = range.end - if index < last { incomplete(&bytes[start..range.end]) } else { 0 };
             let piece = String::from_utf8_lossy(&bytes[start..end]).into_owned();
             start = end;
             piece
         })
         .collect()
+}
+
+/// How many bytes at the end begin a character that is not whole.
+fn incomplete(bytes: &[u8]) -> usize {
+    let end = bytes.utf8_chunks().last().map_or(&[][..], |chunk| chunk.invalid());
+    let goes_on = std::str::from_utf8(end).is_err_and(|error| error.error_len().is_none());
+    if goes_on { end.len() } else { 0 }
 }
 
 #[cfg(test)]
@@ -238,5 +241,9 @@ mod tests {
         let cut = Tags::new("think", "answer").parse(&tokenizer, &[], &tokens[..3]);
         assert_eq!(cut.pieces, ["", "é", "\u{FFFD}"]);
         assert_eq!(cut.kinds.len(), 3);
+        // One that breaks off, and the same from its beginning.
+        let broken = Tags::new("think", "answer").parse(&tokenizer, &[], &[&tokens[2..4], &tokens[2..6]].concat());
+        assert_eq!(broken.pieces, ["", "", "\u{FFFD}", "", "", "🙂"]);
+        assert_eq!(broken.pieces.concat(), broken.text);
     }
 }

@@ -63,6 +63,7 @@ impl Model {
                     training: training(&description),
                     training_bytes: TrainingBytes::of(description.parameters),
                     description: &description,
+                    is_folder: model.is_dir(),
                 };
                 print(&if json { format!("{:#}\n", json!(info)) } else { info.text() })
             }
@@ -143,6 +144,9 @@ struct Info<'a> {
     description: &'a Description,
     training: Training,
     training_bytes: TrainingBytes,
+    /// Training takes folders only.
+    #[serde(skip)]
+    is_folder: bool,
 }
 
 /// Bytes that copies of all weights take, which are f32 whatever the file has; what a micro-batch needs comes on top.
@@ -194,7 +198,11 @@ impl Info<'_> {
             lines.push((what, gibibytes(bytes)));
         }
         match &self.training {
-            Training::Yes => lines.push(("can be trained", "yes".to_owned())),
+            Training::Yes => {
+                let imported =
+                    if self.is_folder { "" } else { ", once `accredit model import` has made a folder of it" };
+                lines.push(("can be trained", format!("yes{imported}")));
+            }
             Training::No(problems) => lines.extend(problems.iter().map(|why| ("can be trained", format!("no: {why}")))),
             Training::Unknown(why) => lines.push(("can be trained", format!("not known: {why}"))),
         }

@@ -70,7 +70,7 @@ fn plugins() -> PathBuf {
 #[test]
 fn every_configuration_can_be_planned() {
     let search = SearchPath::of_folders([plugins()]);
-    for file in ["", "papers"].into_iter().chain(ENVIRONMENTS).flat_map(configs) {
+    for file in ["", "papers", "smollm2"].into_iter().chain(ENVIRONMENTS).flat_map(configs) {
         let loaded = Loaded::read(std::slice::from_ref(&file), &[]).unwrap_or_else(|error| panic!("{error}"));
         let environment = loaded.for_training().unwrap_or_else(|error| panic!("{error}"));
         let settings = Value::Object(environment.parameters.clone());

@@ -23,6 +23,7 @@ pub mod config;
 pub mod credit;
 #[cfg(feature = "torch")]
 pub mod critic;
+pub mod memory;
 pub mod plugin;
 pub mod rollout;
 #[cfg(feature = "torch")]

@@ -95,14 +95,13 @@ pub fn exp(x: f64) -> f64 {
     if x > HIGHEST { f64::INFINITY } else { result }
 }
 
-/// `e^x` in 32 bits, to within 1 ulp of the exact value. Above 88.72 it is infinite; below -86.6, where the result is under
-/// 3e-38, it is 0; NaN stays NaN.
+/// Above this `e^x` is infinite in 32 bits.
+const HIGHEST_F32: f32 = 88.722_83;
+
+/// `e^r - 1` and `2^(n - 1)`, where `x = n ln 2 + r` as in [`exp`], with a polynomial of degree 6 (relative error 1e-8).
 #[inline(always)]
-pub fn exp_f32(x: f32) -> f32 {
+fn parts_of_exp_f32(x: f32) -> (f32, f32) {
     const ROUND: f32 = 12_582_912.0;
-    const LOWEST: f32 = -86.6;
-    const HIGHEST: f32 = 88.722_83;
-    // As in `exp`, with a polynomial of degree 6 (relative error 1e-8).
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
@@ -111,34 +110,30 @@ pub fn exp_f32(x: f32) -> f32 {
     let r2 = r * r;
     let low = 0.5 + 0.166_665_77 * r;
     let high = (0.041_666_555 + 0.008_363_179 * r) + 0.001_392_618_4 * r2;
-    let power = 1.0 + (r + r2 * (low + r2 * high));
-    let scale = f32::from_bits(shifted.to_bits().wrapping_add(126) << 23);
-    let result = power * scale * 2.0;
+    (r + r2 * (low + r2 * high), f32::from_bits(shifted.to_bits().wrapping_add(126) << 23))
+}
+
+/// `e^x` in 32 bits, to within 1 ulp of the exact value. Above 88.72 it is infinite; below -86.6, where the result is under
+/// 3e-38, it is 0; NaN stays NaN.
+#[inline(always)]
+pub fn exp_f32(x: f32) -> f32 {
+    const LOWEST: f32 = -86.6;
+    let (less_one, half_scale) = parts_of_exp_f32(x);
+    let result = (1.0 + less_one) * half_scale * 2.0;
     let result = if x < LOWEST { 0.0 } else { result };
-    if x > HIGHEST { f32::INFINITY } else { result }
+    if x > HIGHEST_F32 { f32::INFINITY } else { result }
 }
 
 /// `e^x - 1` in 32 bits, to within 2 ulp of the exact value however small `x` is, if the result is a normal number. Above
 /// 88.72 it is infinite; NaN stays NaN.
 #[inline(always)]
 pub fn exp_m1_f32(x: f32) -> f32 {
-    const ROUND: f32 = 12_582_912.0;
     const LOWEST: f32 = -80.0;
-    const HIGHEST: f32 = 88.722_83;
-    // As in `exp_f32`; the last two terms are exact, and 0 where `n` is.
-    const LN_2_HIGH: f32 = 0.693_359_4;
-    const LN_2_LOW: f32 = -2.121_944_4e-4;
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let r = (x - n * LN_2_HIGH) - n * LN_2_LOW;
-    let r2 = r * r;
-    let low = 0.5 + 0.166_665_77 * r;
-    let high = (0.041_666_555 + 0.008_363_179 * r) + 0.001_392_618_4 * r2;
-    let less_one = r + r2 * (low + r2 * high);
-    let half_scale = f32::from_bits(shifted.to_bits().wrapping_add(126) << 23);
+    let (less_one, half_scale) = parts_of_exp_f32(x);
+    // The last two terms are exact, and 0 where `n` is.
     let result = (less_one * half_scale + (half_scale - 0.5)) * 2.0;
     let result = if x < LOWEST { -1.0 } else { result };
-    if x > HIGHEST { f32::INFINITY } else { result }
+    if x > HIGHEST_F32 { f32::INFINITY } else { result }
 }
 
 /// `ln(1 + x)` in 32 bits, to within 3 ulp of the exact value however small `x` is. Of -1 it is minus infinity, of less NaN;

@@ -14,7 +14,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::print;
-use crate::telemetry::Progress;
+use crate::{memory, telemetry::Progress};
 
 #[derive(Debug, Subcommand)]
 pub enum Model {
@@ -164,8 +164,13 @@ struct TrainingBytes {
 
 impl TrainingBytes {
     fn of(parameters: u64) -> Self {
-        let copies = |count: u64| parameters.saturating_mul(4 * count);
-        Self { policy: copies(5), reference: copies(1), teacher: copies(1), critic: copies(4) }
+        let copies = |copies| memory::bytes(parameters, copies);
+        Self {
+            policy: copies(memory::POLICY),
+            reference: copies(memory::REFERENCE),
+            teacher: copies(memory::TEACHER),
+            critic: copies(memory::CRITIC),
+        }
     }
 }
 

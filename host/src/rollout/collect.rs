@@ -194,15 +194,17 @@ impl Collector {
         mut live: Vec<Live>,
         limits: &Limits,
     ) -> Result<(Vec<Live>, Counts), CollectError> {
-        let threads = sampler.threads(limits.threads);
+        let at_once = limits.max_num_seqs.unwrap_or(usize::MAX);
+        let threads = sampler.threads(limits.threads).min(at_once);
         let size = live.len().div_ceil(threads).max(1);
         let count = live.len().div_ceil(size);
         let ends = limits.stop.ends(tokenizer);
         let mut shards = Vec::with_capacity(count);
-        for _ in 0..count {
+        for index in 0..count {
             let rest = live.split_off(size.min(live.len()));
             let episodes = std::mem::replace(&mut live, rest);
-            let places = limits.max_num_seqs.map_or(usize::MAX, |most| most.div_ceil(threads)).min(episodes.len());
+            // Dealt out like the episodes.
+            let places = (at_once / count + usize::from(index < at_once % count)).min(episodes.len());
             shards.push(Shard {
                 session: sampler.session(places, limits.sampling, tokenizer.stop(), ends.as_deref())?,
                 pool: self.pool(episodes.len(), self.threads.div_ceil(threads))?,

@@ -21,6 +21,7 @@ use crate::{
         plan::{self, Gives, Signals},
     },
     critic::Learner,
+    memory,
     plugin::{SearchPath, Services},
     rollout::{
         chat::ChatTemplate,
@@ -165,11 +166,11 @@ fn check_memory(loaded: &Loaded, device: Device, signals: Signals) -> Result<()>
 
 /// Bytes of all copies of the policy's weights: weights, gradient and two moments, the sampler's, and the reference.
 fn bytes_of_weights(shape: &Shape, signals: Signals) -> u64 {
-    Model::weight_count_of(shape) as u64 * 4 * weight_copies(signals)
+    memory::bytes(Model::weight_count_of(shape) as u64, weight_copies(signals))
 }
 
 fn weight_copies(signals: Signals) -> u64 {
-    5 + u64::from(signals.reference())
+    memory::POLICY + if signals.reference() { memory::REFERENCE } else { 0 }
 }
 
 /// Bytes of memory that the machine has, where it says so.
@@ -556,20 +557,20 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
         text.push_str("memory\n  not known before the model is read\n");
         return Ok(text);
     };
-    let mebibytes = |numbers: usize| (numbers * 4) as f64 / f64::from(1 << 20);
+    let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let weights = Model::weight_count_of(&shape);
     text.push_str(&format!(
         "memory\n  {weights} weights of 4 bytes, {} copies: {:.1} MiB, and what {} tokens need at once\n",
         weight_copies(signals),
-        bytes_of_weights(&shape, signals) as f64 / f64::from(1 << 20),
+        mebibytes(bytes_of_weights(&shape, signals)),
         config.update.micro_batch_tokens
     ));
     if signals.critic {
-        // Weights, gradient and two moments.
         let weights = Critic::weight_count_of(&shape, config.critic.trunk == CriticTrunk::Copy);
         text.push_str(&format!(
-            "  critic: {weights} weights of 4 bytes, 4 copies: {:.1} MiB\n",
-            mebibytes(weights * 4)
+            "  critic: {weights} weights of 4 bytes, {} copies: {:.1} MiB\n",
+            memory::CRITIC,
+            mebibytes(memory::bytes(weights as u64, memory::CRITIC))
         ));
     }
     Ok(text)

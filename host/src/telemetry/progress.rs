@@ -43,6 +43,7 @@ impl Progress {
 
     /// So many steps are done.
     pub fn at(&mut self, position: u64, message: &str) {
+        let moved = position != self.position || self.shown.is_none();
         self.position = position;
         if let Some(bar) = &self.bar {
             bar.set_message(message.to_owned());
@@ -50,7 +51,7 @@ impl Progress {
             return;
         }
         let due = self.shown.is_none_or(|shown| shown.elapsed() >= PLAIN_EVERY);
-        if due || self.position == self.length {
+        if due || (self.position == self.length && moved) {
             self.shown = Some(Instant::now());
             let elapsed = self.started.elapsed();
             let left = elapsed.as_secs_f64() * (self.length - self.position) as f64

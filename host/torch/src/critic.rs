@@ -245,23 +245,14 @@ fn last_two(slots: &[Tensor]) -> Result<(&Tensor, &Tensor)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{AdamW, Derivatives, ModelConfig, Optimizer, SpecialIds};
+    use crate::{AdamW, Derivatives, Optimizer};
 
     const WANTED: Wanted = Wanted { logprob: true, entropy: true, energy: false };
     const TEMPERATURE: f32 = 0.9;
 
     fn policy() -> Model {
         crate::set_threads(1);
-        let shape = Shape {
-            vocab_size: 23,
-            hidden_size: 16,
-            intermediate_size: 24,
-            initializer_range: 0.3,
-            tied: false,
-            ..Shape::default()
-        };
-        let config = ModelConfig::new(shape, SpecialIds::default()).unwrap();
-        Model::create(config, 5, Device::CPU).unwrap().with_gradients().unwrap()
+        crate::testing::model(false).with_gradients().unwrap()
     }
 
     /// Both kinds of critic, with a head that is not 0.

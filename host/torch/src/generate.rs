@@ -137,20 +137,9 @@ mod tests {
     use accredit_core::rng::Purpose;
 
     use super::*;
-    use crate::device::Device;
     use crate::session::StopReason;
-    use crate::{AdamW, ModelConfig, Optimizer, Row, Shape, SpecialIds, Wanted};
-
-    fn model() -> Model {
-        let shape = Shape {
-            vocab_size: 23,
-            hidden_size: 16,
-            intermediate_size: 24,
-            initializer_range: 0.3,
-            ..Shape::default()
-        };
-        Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 5, Device::CPU).unwrap()
-    }
+    use crate::testing::model;
+    use crate::{AdamW, Optimizer, Row, Wanted};
 
     /// Prompts of different lengths; two groups of three equal ones.
     fn prompts() -> Vec<Vec<u32>> {
@@ -214,7 +203,7 @@ mod tests {
 
     #[test]
     fn an_answer_does_not_depend_on_who_else_is_in_the_batch() {
-        let (sampler, request) = (model().sampler().unwrap(), Request::new());
+        let (sampler, request) = (model(true).sampler().unwrap(), Request::new());
         let answers = request.run(&sampler);
         let n = answers.len();
         let orders: [Vec<usize>; 4] =
@@ -234,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_longer_limit_only_adds_tokens() {
-        let (sampler, request) = (model().sampler().unwrap(), Request::new());
+        let (sampler, request) = (model(true).sampler().unwrap(), Request::new());
         let (short, long) = (request.run(&sampler), {
             let longer = Request {
                 max_new_tokens: vec![30; request.prompts.len()],
@@ -256,7 +245,7 @@ mod tests {
 
     #[test]
     fn sampled_logprobs_are_those_of_the_training_kernels() {
-        let (model, request) = (model(), Request::new());
+        let (model, request) = (model(true), Request::new());
         for temperature in [1.0, 0.7] {
             let answers = request
                 .try_run(&model.sampler().unwrap(), |generation| generation.sampling.temperature = temperature)
@@ -284,7 +273,7 @@ mod tests {
 
     #[test]
     fn greedy_is_the_likeliest_token_with_certainty() {
-        let (sampler, request) = (model().sampler().unwrap(), Request::new());
+        let (sampler, request) = (model(true).sampler().unwrap(), Request::new());
         let greedy = request.try_run(&sampler, |generation| generation.sampling.temperature = 0.0).unwrap();
         let best = request.try_run(&sampler, |generation| generation.sampling.top_k = Some(1)).unwrap();
         assert_eq!(greedy, best);
@@ -293,7 +282,7 @@ mod tests {
 
     #[test]
     fn bad_requests_are_refused_with_their_place() {
-        let (model, request) = (model(), Request::new());
+        let (model, request) = (model(true), Request::new());
         let sampler = model.sampler().unwrap();
         let error = |change: &dyn Fn(&mut Request)| {
             let mut request = Request::new();
@@ -328,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_sampler_from_before_an_update_is_refused() {
-        let model = model().with_gradients().unwrap();
+        let model = model(true).with_gradients().unwrap();
         let sampler = model.sampler().unwrap();
         Optimizer::new(&model, AdamW::default()).unwrap().step(1e-3).unwrap();
         assert_eq!(
@@ -340,7 +329,7 @@ mod tests {
 
     #[test]
     fn logits_that_are_not_finite_are_refused_with_their_place() {
-        let model = model();
+        let model = model(true);
         let _ = model.layers()[0].second_norm.shallow_clone().fill_(f64::NAN);
         let error = Request::new().run_error(&model.sampler().unwrap());
         assert!(error.ends_with("new token 0: the logits hold NaN or infinity"), "{error}");
@@ -348,6 +337,6 @@ mod tests {
 
     #[test]
     fn no_prompts_give_no_answers() {
-        assert_eq!(Request::new().select(&[]).run(&model().sampler().unwrap()), []);
+        assert_eq!(Request::new().select(&[]).run(&model(true).sampler().unwrap()), []);
     }
 }

@@ -42,6 +42,8 @@ mod sample;
 mod score;
 mod session;
 mod shim;
+#[cfg(test)]
+mod testing;
 mod train;
 mod weights;
 

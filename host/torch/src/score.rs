@@ -100,25 +100,13 @@ pub(crate) fn check_temperature(temperature: f32) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Device;
-    use crate::{ModelConfig, Shape, SpecialIds};
+    use crate::testing::model;
 
     const ALL: Wanted = Wanted { logprob: true, entropy: true, energy: true };
 
-    fn model() -> Model {
-        let shape = Shape {
-            vocab_size: 23,
-            hidden_size: 16,
-            intermediate_size: 24,
-            initializer_range: 0.3,
-            ..Shape::default()
-        };
-        Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 5, Device::CPU).unwrap()
-    }
-
     #[test]
     fn columns_come_in_the_order_of_the_rows_however_they_are_passed() {
-        let model = model();
+        let model = model(true);
         let tokens: Vec<Vec<u32>> =
             (0..6).map(|row| (0..4 + 3 * (row % 4)).map(|i| (7 * row + 5 * i) % 23).collect()).collect();
         let targets: Vec<Vec<u32>> = tokens.iter().map(|t| (1..t.len() as u32).step_by(2).collect()).collect();
@@ -141,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_is_not_wanted_is_empty_and_no_rows_give_no_numbers() {
-        let model = model();
+        let model = model(true);
         let row = Row { tokens: &[1, 2, 3], targets: &[1, 2] };
         let only = model.score(&[row], Wanted { energy: true, ..Wanted::default() }, 1.0, 100).unwrap();
         assert_eq!((only.logprob.len(), only.entropy.len(), only.energy.len()), (0, 0, 2));
@@ -152,7 +140,7 @@ mod tests {
     fn a_temperature_must_be_positive() {
         for temperature in [0.0, -1.0, f32::NAN, f32::INFINITY] {
             assert!(matches!(
-                model().score(&[], ALL, temperature, 1),
+                model(true).score(&[], ALL, temperature, 1),
                 Err(Error::Argument { name: "temperature", .. })
             ));
         }

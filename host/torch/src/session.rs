@@ -335,21 +335,10 @@ mod tests {
     use accredit_core::rng::Purpose;
 
     use super::*;
-    use crate::device::Device;
-    use crate::{Model, ModelConfig, Sampler, Shape, SpecialIds};
+    use crate::Sampler;
+    use crate::testing::model;
 
     const STOP: u32 = 4;
-
-    fn model() -> Model {
-        let shape = Shape {
-            vocab_size: 23,
-            hidden_size: 16,
-            intermediate_size: 24,
-            initializer_range: 0.3,
-            ..Shape::default()
-        };
-        Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 5, Device::CPU).unwrap()
-    }
 
     /// What conversation `c` is told before its response `turn`.
     fn told(c: usize, turn: usize) -> Vec<u32> {
@@ -403,7 +392,7 @@ mod tests {
 
     #[test]
     fn a_response_depends_on_its_conversation_alone() {
-        let sampler = model().sampler().unwrap();
+        let sampler = model(true).sampler().unwrap();
         let all: Vec<usize> = (0..12).collect();
         let together = play(&sampler, &all, 12, 3);
         assert!(together.iter().all(|answers| answers.len() == 3));
@@ -420,7 +409,7 @@ mod tests {
     /// Passes and tokens that a session of `count` equal prompts reads until each has its first token.
     #[test]
     fn what_rows_begin_with_alike_is_read_once_and_what_was_read_is_kept() {
-        let sampler = model().sampler().unwrap();
+        let sampler = model(true).sampler().unwrap();
         let mut session = sampler.session(4, Sampling::default(), &[], None).unwrap();
         let row: Vec<u32> = (0..100).map(|i| i % 23).collect();
         let read = |session: &mut Session| {
@@ -449,7 +438,7 @@ mod tests {
 
     #[test]
     fn a_text_can_end_a_response() {
-        let sampler = model().sampler().unwrap();
+        let sampler = model(true).sampler().unwrap();
         let twice = |tokens: &[u32]| tokens.len() >= 2 && tokens[tokens.len() - 1] == tokens[tokens.len() - 2];
         let mut session = sampler.session(1, Sampling::default(), &[], Some(&twice)).unwrap();
         session.ask(Ask { conversation: 0, row: &[1], noise: noise(0, 0), max_new_tokens: 500 }).unwrap();
@@ -465,7 +454,7 @@ mod tests {
 
     #[test]
     fn bad_asks_are_refused_with_their_place() {
-        let sampler = model().sampler().unwrap();
+        let sampler = model(true).sampler().unwrap();
         assert_eq!(
             sampler.session(0, Sampling::default(), &[], None).err().map(|error| error.to_string()).unwrap(),
             "places: must be at least 1"

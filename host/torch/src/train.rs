@@ -194,16 +194,7 @@ mod tests {
     const ENTROPY: Wanted = Wanted { logprob: true, entropy: true, energy: false };
 
     fn model(tied: bool) -> Model {
-        let shape = Shape {
-            vocab_size: 23,
-            hidden_size: 16,
-            intermediate_size: 24,
-            initializer_range: 0.3,
-            tied,
-            ..Shape::default()
-        };
-        let config = ModelConfig::new(shape, SpecialIds::default()).unwrap();
-        Model::create(config, 5, Device::CPU).unwrap().with_gradients().unwrap()
+        crate::testing::model(tied).with_gradients().unwrap()
     }
 
     /// Eight rows of different lengths with targets, and derivatives for each target.

@@ -47,7 +47,7 @@ pub fn ensure(checkout: &Checkout, cuda: bool) -> Result<()> {
         pip.args(["-m", "pip"]);
         pip
     };
-    let held = fetch::ensure(&folder, variant, pip)?;
+    let held = fetch::ensure(&folder, variant, pip, fetch::free_space)?;
     link::replace(&place, &held)?;
     eprintln!("libtorch: {}", held.display());
     Ok(())

@@ -43,8 +43,14 @@ impl Variant {
     }
 }
 
-/// The folder of a variant in the cache, fetched if it is not there. `pip` gives a command that runs pip.
-pub fn ensure(cache: &Path, variant: Variant, pip: impl Fn() -> Command) -> Result<PathBuf> {
+/// The folder of a variant in the cache, fetched if it is not there. `pip` gives a command that runs pip, and `free` the
+/// megabytes that are free on the disk of a folder, if that is known.
+pub fn ensure(
+    cache: &Path,
+    variant: Variant,
+    pip: impl Fn() -> Command,
+    free: impl Fn(&Path) -> Option<u64>,
+) -> Result<PathBuf> {
     let held = cache.join(variant.folder());
     if check(&held.join("torch"), variant).is_ok() {
         return Ok(held);
@@ -69,7 +75,9 @@ pub fn ensure(cache: &Path, variant: Variant, pip: impl Fn() -> Command) -> Resu
         remove_scratch(cache)?;
     }
     check_pip(&pip)?;
-    check_space(cache, variant)?;
+    if let Some(free) = free(cache).filter(|&free| free < variant.needed_megabytes()) {
+        bail!("{}", too_little_space(cache, variant, Some(free)));
+    }
     let scratch = cache.join(format!("{SCRATCH}{}", std::process::id()));
     let result = fetch(&scratch, &held, variant, &pip);
     // Kept scratch would fill the disk; if removing fails, the next fetch tries again.
@@ -154,13 +162,9 @@ fn check_pip(pip: &impl Fn() -> Command) -> Result<()> {
     );
 }
 
-fn check_space(cache: &Path, variant: Variant) -> Result<()> {
-    // Without df, or where it prints something else, pip finds out.
-    let table = command::read(Command::new("df").arg("-Pk").arg(cache)).unwrap_or_default();
-    match free_megabytes(&table) {
-        Some(free) if free < variant.needed_megabytes() => bail!("{}", too_little_space(cache, variant, Some(free))),
-        _ => Ok(()),
-    }
+/// The megabytes that are free on the disk of a folder. Without df, or where it prints something else, pip finds out.
+pub fn free_space(folder: &Path) -> Option<u64> {
+    free_megabytes(&command::read(Command::new("df").arg("-Pk").arg(folder)).ok()?)
 }
 
 /// Free space in MB, as the table of `df -Pk` says.
@@ -250,7 +254,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (cache, pip) = (folder.path().join("cache"), pip(folder.path(), GOOD));
         for _ in 0..2 {
-            let held = ensure(&cache, Variant::Cpu, &pip).unwrap();
+            let held = ensure(&cache, Variant::Cpu, &pip, |_| None).unwrap();
             assert_eq!(held, cache.join("torch-2.11.0-cpu"));
             assert!(!held.join("bin").exists() && !held.join("torch/lib/libtorch_cuda.so").exists());
         }
@@ -262,7 +266,7 @@ mod tests {
     fn the_full_set_is_fetched_with_dependencies_and_kept_whole() {
         let folder = tempfile::tempdir().unwrap();
         let (cache, pip) = (folder.path().join("cache"), pip(folder.path(), GOOD));
-        let held = ensure(&cache, Variant::Cuda, &pip).unwrap();
+        let held = ensure(&cache, Variant::Cuda, &pip, |_| None).unwrap();
         assert_eq!(held, cache.join("torch-2.11.0-cuda"));
         assert!(held.join("bin").exists() && held.join("torch/lib/libtorch_cuda.so").exists());
         let log = fs::read_to_string(folder.path().join("log")).unwrap();
@@ -274,7 +278,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (cache, pip) = (folder.path().join("cache"), pip(folder.path(), &format!("sleep 0.3\n{GOOD}")));
         std::thread::scope(|scope| {
-            let fetches: Vec<_> = (0..2).map(|_| scope.spawn(|| ensure(&cache, Variant::Cpu, &pip))).collect();
+            let fetches: Vec<_> =
+                (0..2).map(|_| scope.spawn(|| ensure(&cache, Variant::Cpu, &pip, |_| None))).collect();
             for fetch in fetches {
                 fetch.join().unwrap().unwrap();
             }
@@ -289,7 +294,7 @@ mod tests {
         let broken = "mkdir -p $target/torch\n\
                       echo 'WARNING: Retrying (Retry(total=0)) after connection broken' >&2\n\
                       exit 1";
-        let message = ensure(&cache, Variant::Cpu, pip(folder.path(), broken)).unwrap_err().to_string();
+        let message = ensure(&cache, Variant::Cpu, pip(folder.path(), broken), |_| None).unwrap_err().to_string();
         assert!(message.contains("could not reach its package index"), "{message}");
         assert_eq!(names(&cache), ["lock"]);
     }
@@ -299,7 +304,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let cache = folder.path().join("cache");
         let wrong = GOOD.replace("2.11.0", "2.12.0");
-        let error = ensure(&cache, Variant::Cpu, pip(folder.path(), &wrong)).unwrap_err();
+        let error = ensure(&cache, Variant::Cpu, pip(folder.path(), &wrong), |_| None).unwrap_err();
         assert!(format!("{error:#}").contains("is torch 2.12.0+cu130"), "{error:#}");
         assert_eq!(names(&cache), ["lock"]);
     }
@@ -310,14 +315,15 @@ mod tests {
         let cache = folder.path().join("cache");
         fs::create_dir_all(cache.join("fetching-1/tree/torch")).unwrap();
         fs::create_dir_all(cache.join("torch-2.11.0-cpu/torch/lib")).unwrap();
-        ensure(&cache, Variant::Cpu, pip(folder.path(), GOOD)).unwrap();
+        ensure(&cache, Variant::Cpu, pip(folder.path(), GOOD), |_| None).unwrap();
         assert_eq!(names(&cache), ["lock", "torch-2.11.0-cpu"]);
     }
 
     #[test]
     fn a_missing_python_and_a_missing_pip_are_told_apart() {
         let folder = tempfile::tempdir().unwrap();
-        let message = |pip: fn() -> Command| ensure(folder.path(), Variant::Cpu, pip).unwrap_err().to_string();
+        let message =
+            |pip: fn() -> Command| ensure(folder.path(), Variant::Cpu, pip, |_| None).unwrap_err().to_string();
         let no_python = message(|| Command::new("no-such-python"));
         assert!(no_python.contains("there is no python3 here"), "{no_python}");
         // `cargo --version` succeeds and `cargo -m pip --version` does not, as with a python3 that has no pip.
@@ -347,7 +353,16 @@ mod tests {
         let table = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/sda 9 9 2000000 14% /\n";
         assert_eq!(free_megabytes(table), Some(2_048));
         assert_eq!(free_megabytes("df: nothing here"), None);
-        let message = too_little_space(Path::new("/cache"), Variant::Cpu, Some(100));
-        assert!(message.contains("(100 MB free)") && message.contains("2400 MB"), "{message}");
+    }
+
+    #[test]
+    fn nothing_is_fetched_to_a_disk_that_is_too_small() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("cache");
+        let fetch = |free| ensure(&cache, Variant::Cpu, pip(folder.path(), GOOD), |_| Some(free));
+        let message = fetch(2_399).unwrap_err().to_string();
+        assert!(message.contains("(2399 MB free)") && message.contains("2400 MB"), "{message}");
+        assert_eq!(names(&cache), ["lock"]);
+        fetch(2_400).unwrap();
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Axes: B rows, K key and value heads, C head width, S positions that a row has room for.
 
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use crate::config::Shape;
 use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::Result;
 
 /// Keys and values of all layers.
@@ -27,10 +28,10 @@ pub(crate) struct LayerCache {
 
 impl Cache {
     /// Rows with room for so many positions each.
-    pub(crate) fn new(shape: &Shape, rows: usize, room: usize, device: Device) -> Result<Self> {
+    pub(crate) fn new(shape: &Shape, rows: usize, room: usize, device: Device, dtype: DType) -> Result<Self> {
         let size = [rows as i64, shape.kv_heads as i64, room as i64, shape.head_dim() as i64];
         // Zeros: what is hidden by a mask is still multiplied, by 0, so it must be finite.
-        let zeros = || Tensor::f_zeros(size, (Kind::Float, device.0));
+        let zeros = || Tensor::f_zeros(size, (dtype.kind(), device.0));
         let layer = || Ok(LayerCache { keys: zeros()?, values: zeros()? });
         Ok(Self { layers: (0..shape.layers).map(|_| layer()).collect::<Result<_>>()?, room })
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::families::Family;
 use crate::rotary::Stretch;
@@ -240,11 +241,11 @@ impl ModelConfig {
 
     /// The text of `config.json`: what was read, unknown keys too, in the order that it was read in, but for the type
     /// of the weights, which are written in f32.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self, dtype: DType) -> String {
         let mut raw = self.raw.clone();
         for key in ["torch_dtype", "dtype"] {
             if let Some(value) = raw.get_mut(key) {
-                *value = json!("float32");
+                *value = json!(dtype.name());
             }
         }
         format!("{:#}\n", Value::Object(raw))
@@ -349,7 +350,7 @@ mod tests {
 
     /// The tiny default configuration as JSON, with some keys replaced.
     fn with(changes: &Value) -> Map<String, Value> {
-        let text = ModelConfig::new(Shape::default(), SpecialIds::default()).unwrap().to_json();
+        let text = ModelConfig::new(Shape::default(), SpecialIds::default()).unwrap().to_json(DType::F32);
         let mut raw: Map<String, Value> = serde_json::from_str(&text).unwrap();
         raw.extend(changes.as_object().unwrap().clone());
         raw
@@ -364,7 +365,7 @@ mod tests {
     fn a_new_configuration_reads_back_equal() {
         let special = SpecialIds { bos: Some(1), eos: vec![2, 3], pad: Some(0) };
         let config = ModelConfig::new(Shape { head_dim: Some(16), ..Shape::default() }, special).unwrap();
-        let back = ModelConfig::from_json(serde_json::from_str(&config.to_json()).unwrap()).unwrap();
+        let back = ModelConfig::from_json(serde_json::from_str(&config.to_json(DType::F32)).unwrap()).unwrap();
         assert_eq!(back, config);
     }
 
@@ -375,7 +376,7 @@ mod tests {
             for rope_stretch in [None, Some(Stretch::Linear { factor: 2.0 }), Some(llama3)] {
                 let shape = Shape { family, rope_stretch, head_dim: Some(32), ..Shape::default() };
                 let config = ModelConfig::new(shape, SpecialIds::default()).unwrap();
-                let back = ModelConfig::from_json(serde_json::from_str(&config.to_json()).unwrap()).unwrap();
+                let back = ModelConfig::from_json(serde_json::from_str(&config.to_json(DType::F32)).unwrap()).unwrap();
                 assert_eq!(back, config);
             }
         }
@@ -384,7 +385,7 @@ mod tests {
     #[test]
     fn unknown_keys_survive() {
         let raw = with(&json!({"my_key": {"deep": [1, 2.5]}}));
-        let text = ModelConfig::from_json(raw.clone()).unwrap().to_json();
+        let text = ModelConfig::from_json(raw.clone()).unwrap().to_json(DType::F32);
         assert_eq!(serde_json::from_str::<Map<String, Value>>(&text).unwrap(), raw);
     }
 

@@ -12,19 +12,24 @@ use tch::{Kind, Tensor};
 
 use crate::config::Shape;
 use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::head::{Head, extend};
-use crate::model::{Model, Pass, Trunk};
+use crate::layout::Layout;
+use crate::linear::converted;
+use crate::model::{Layer, Model, Pass, Trunk};
 use crate::rows::{self, Row};
 use crate::score::{Scores, Wanted, check_temperature, in_passes};
 use crate::train::{Fresh, check_column};
-use crate::weights::{Layout, Weights};
+use crate::weights::Weights;
 
 /// A value head, with a trunk of its own or on the policy's. It always keeps gradients.
 #[derive(Debug)]
 pub struct Critic {
     shape: Shape,
     device: Device,
+    /// What the trunk computes with.
+    dtype: DType,
     /// None where the head stands on the policy's trunk.
     trunk: Option<Trunk>,
     /// The trunk, where there is one, then the head: `[1, D]` and `[1]`.
@@ -34,46 +39,56 @@ pub struct Critic {
 impl Critic {
     /// A head on the policy's own trunk.
     pub fn shared(policy: &Model) -> Result<Self> {
-        Self::new(policy, Weights::value_head(policy.config().shape(), policy.device())?, false)
+        Self::new(policy, Weights::critic(Layout::value_head(policy.config().shape()), policy.weights())?, false)
     }
 
     /// A head on a copy of the policy's trunk as it is now.
     pub fn copy(policy: &Model) -> Result<Self> {
-        Self::new(policy, Weights::critic(policy.config().shape(), policy.weights())?, true)
+        let critic =
+            Self::new(policy, Weights::critic(Layout::critic(policy.config().shape()), policy.weights())?, true)?;
+        if let (Some(trunk), Some(_)) = (&critic.trunk, policy.adapter()) {
+            let _no_grad = tch::no_grad_guard();
+            let from = policy.layers().iter().flat_map(Layer::matrices);
+            for (to, from) in trunk.layers().iter().flat_map(Layer::matrices).zip(from) {
+                to.weight.shallow_clone().f_copy_(&from.merged()?)?;
+            }
+        }
+        Ok(critic)
     }
 
     /// Reads what [`Critic::save`] wrote for a head on the trunk of this policy. Errors: a file that is missing, broken,
     /// or of another critic.
     pub fn load_shared(policy: &Model, folder: &Path) -> Result<Self> {
-        let weights = Weights::read(Layout::value_head(policy.config().shape()), false, folder, policy.device())?;
+        let weights = Weights::read(Layout::value_head(policy.config().shape()), false, folder)?;
         Self::new(policy, weights, false)
     }
 
     /// As [`Critic::load_shared`], for a critic with a trunk of its own, of the policy's shape.
     pub fn load_copy(policy: &Model, folder: &Path) -> Result<Self> {
-        let weights = Weights::read(Layout::critic(policy.config().shape()), false, folder, policy.device())?;
+        let weights = Weights::read(Layout::critic(policy.config().shape()), false, folder)?;
         Self::new(policy, weights, true)
     }
 
-    fn new(policy: &Model, mut weights: Weights, own_trunk: bool) -> Result<Self> {
-        weights.keep_gradients()?;
+    fn new(policy: &Model, weights: Weights, own_trunk: bool) -> Result<Self> {
         let (shape, device) = (policy.config().shape().clone(), policy.device());
-        let mut trunk = own_trunk.then(|| Trunk::new(&shape, &weights, device)).transpose()?;
+        let mut weights = weights.placed(device, Kind::Float)?;
+        weights.keep_gradients()?;
+        let mut trunk = own_trunk.then(|| Trunk::new(&shape, &weights, device, policy.dtype())).transpose()?;
         if let Some(trunk) = &mut trunk {
             trunk.set_checkpointing(policy.trunk().checkpointing());
         }
-        Ok(Self { shape, device, trunk, weights })
+        Ok(Self { shape, device, dtype: policy.dtype(), trunk, weights })
     }
 
     /// Writes `model.safetensors` into a folder that is there: Hugging Face's names of the trunk, where it is the
     /// critic's own, and `score.weight` and `score.bias`.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        self.weights.save(folder)
+        self.weights.save(folder, DType::F32, usize::MAX)
     }
 
     /// Number of weights of its own.
     pub fn weight_count(&self) -> usize {
-        self.weights.count()
+        self.weights.layout().count()
     }
 
     /// Number of weights of a critic for a policy of this shape, with a trunk of its own or without.
@@ -84,8 +99,8 @@ impl Critic {
 
     /// A copy of the gradient that backward passes have added up, over all its weights in their layout.
     pub fn gradient(&self) -> Result<Vec<f32>> {
-        let (flat, _) = self.weights.gradient.as_ref().ok_or(Error::Frozen)?;
-        Ok(Vec::try_from(&flat.f_to_device(tch::Device::Cpu)?)?)
+        let gradient = self.weights.gradient.as_ref().ok_or(Error::Frozen)?;
+        Ok(Vec::try_from(&gradient.flat.f_to_device(tch::Device::Cpu)?)?)
     }
 
     pub(crate) fn weights(&self) -> &Weights {
@@ -101,7 +116,7 @@ impl Critic {
     fn values(&self, hidden_nd: &Tensor) -> Result<Vec<f32>> {
         let (weight, bias) = self.head()?;
         let mut values = Vec::new();
-        extend(&mut values, &hidden_nd.f_linear(weight, Some(bias))?)?;
+        extend(&mut values, &converted(hidden_nd, Kind::Float)?.f_linear(weight, Some(bias))?)?;
         Ok(values)
     }
 
@@ -126,7 +141,7 @@ impl Critic {
         rows::check(rows, &self.shape)?;
         check_temperature(temperature)?;
         let _no_grad = tch::no_grad_guard();
-        let head = Head::new(policy.head(), f64::from(temperature));
+        let head = Head::new(policy.head(), f64::from(temperature), policy.dtype())?;
         let [logprob, entropy, energy, values] = in_passes(rows, tokens_per_pass, policy.trunk(), |batch, _| {
             let hidden = policy.trunk().hidden_of_targets(batch)?;
             let [logprob, entropy, energy] = head.columns(&hidden, &batch.targets, wanted)?.into_columns();
@@ -218,12 +233,14 @@ impl Values<'_> {
         let gradient = {
             let _no_grad = tch::no_grad_guard();
             let by_value = Tensor::f_from_slice(by_value)?.f_to_device(self.critic.device.0)?.f_unsqueeze(-1)?;
-            let (_, gradients) = weights.gradient.as_ref().ok_or(Error::Frozen)?;
-            let (by_weight, by_bias) = last_two(gradients)?;
-            let _same = by_weight.shallow_clone().f_addmm_(&by_value.f_tr()?, &states.hidden()?)?;
+            let gradient = weights.gradient.as_ref().ok_or(Error::Frozen)?;
+            let gradients: Vec<&Tensor> = gradient.slots.iter().flatten().collect();
+            let (by_weight, by_bias) = last_two(&gradients)?;
+            let hidden = converted(&states.hidden()?, Kind::Float)?;
+            let _same = by_weight.shallow_clone().f_addmm_(&by_value.f_tr()?, &hidden)?;
             let sum = by_value.f_sum_dim_intlist([0_i64].as_slice(), false, Kind::Float)?;
             let _same = by_bias.shallow_clone().f_add_(&sum)?;
-            by_value.f_mm(self.critic.head()?.0)?
+            converted(&by_value.f_mm(self.critic.head()?.0)?, self.critic.dtype.kind())?
         };
         match (states, &self.critic.trunk) {
             (States::OfOwn(pass), Some(trunk)) => {
@@ -235,9 +252,9 @@ impl Values<'_> {
     }
 }
 
-fn last_two(slots: &[Tensor]) -> Result<(&Tensor, &Tensor)> {
+fn last_two<T: std::borrow::Borrow<Tensor>>(slots: &[T]) -> Result<(&Tensor, &Tensor)> {
     match slots {
-        [.., weight, bias] => Ok((weight, bias)),
+        [.., weight, bias] => Ok((weight.borrow(), bias.borrow())),
         _ => Err(Error::torch("the layout of a critic has too few slots")),
     }
 }
@@ -293,7 +310,7 @@ mod tests {
     }
 
     fn flat_gradient(weights: &Weights) -> &Tensor {
-        &weights.gradient.as_ref().unwrap().0
+        &weights.gradient.as_ref().unwrap().flat
     }
 
     fn off(a: &Tensor, b: &Tensor) -> f64 {
@@ -439,10 +456,10 @@ mod tests {
         };
         let (of_shared, of_copy) = (folder(&shared), folder(&copy));
         let back = Critic::load_shared(&policy, of_shared.path()).unwrap();
-        assert_eq!(back.weights.flat, shared.weights.flat);
+        assert_eq!(back.weights.own, shared.weights.own);
         assert!(back.trunk.is_none());
         let back = Critic::load_copy(&policy, of_copy.path()).unwrap();
-        assert_eq!(back.weights.flat, copy.weights.flat);
+        assert_eq!(back.weights.own, copy.weights.own);
         assert_eq!(back.weight_count(), Critic::weight_count_of(policy.config().shape(), true));
         assert_eq!(shared.weight_count(), 17);
         let error = Critic::load_copy(&policy, of_shared.path()).unwrap_err().to_string();

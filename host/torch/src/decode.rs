@@ -11,8 +11,10 @@ use tch::{Kind, Tensor};
 use crate::cache::{Cache, LayerCache};
 use crate::config::Shape;
 use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::kernels;
+use crate::linear::converted;
 use crate::model::{Model, per_head};
 use crate::rotary::Rotary;
 
@@ -30,7 +32,8 @@ const WIDEST_TRANSPOSED: usize = 256;
 pub(crate) struct Decoder {
     shape: Shape,
     device: Device,
-    /// Whether a step runs [`crate::kernels`], which are for the CPU, or libtorch's operations.
+    dtype: DType,
+    /// Whether a step runs [`crate::kernels`], which are for f32 on the CPU, or libtorch's operations.
     kernels: bool,
     /// `[V, D]`.
     embedding: Tensor,
@@ -85,41 +88,47 @@ impl Decoder {
     pub(crate) fn new(model: &Model) -> Result<Self> {
         let shape = model.config().shape().clone();
         let transposed = |matrix: &Tensor| -> Result<Tensor> {
-            let view = matrix.f_tr()?;
+            let view = converted(matrix, model.dtype().kind())?.f_tr()?;
             Ok(if shape.hidden_size <= WIDEST_TRANSPOSED { view.f_contiguous()? } else { view })
         };
         let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
         let options = (Kind::Float, model.device().0);
+        // Folded in f32, kept in what the model computes with.
+        let dtype = model.dtype().kind();
+        let float = |tensor: &Tensor| converted(tensor, Kind::Float);
         // The scale goes where nothing normalises it away.
         let ones = Tensor::f_ones([heads + 2 * kv_heads, width], options)?;
         let scales = ones.f_ones_like()?;
         let _same = scales.f_narrow(0, 0, heads)?.f_fill_(1.0 / (width as f64).sqrt())?;
         let scale = if shape.qk_norm() { &ones } else { &scales }.f_view([-1])?;
         let fold = |layer: &crate::model::Layer| -> Result<Layer> {
-            let qkv = layer.qkv_weight.f_mul(&layer.input_norm)?.f_mul(&scale.f_unsqueeze(1)?)?;
+            let qkv = float(&layer.qkv.merged()?)?.f_mul(&layer.input_norm)?.f_mul(&scale.f_unsqueeze(1)?)?;
             Ok(Layer {
                 qkv: transposed(&qkv)?,
-                qkv_bias: match &layer.qkv_bias {
-                    Some(bias) => bias.f_mul(&scale)?,
-                    None => scale.f_zeros_like()?,
+                qkv_bias: match &layer.qkv.bias {
+                    Some(bias) => converted(&float(bias)?.f_mul(&scale)?, dtype)?,
+                    None => converted(&scale.f_zeros_like()?, dtype)?,
                 },
                 qk_norm: match &layer.qk_norm {
-                    Some(norm) => Some(per_head(norm, heads, kv_heads, width)?.f_mul(&scales.f_narrow(
-                        0,
-                        0,
-                        heads + kv_heads,
-                    )?)?),
+                    Some(norm) => {
+                        let scales = scales.f_narrow(0, 0, heads + kv_heads)?;
+                        Some(converted(&per_head(&float(norm)?, heads, kv_heads, width)?.f_mul(&scales)?, dtype)?)
+                    }
                     None => None,
                 },
-                output: transposed(&layer.output)?,
-                gate_up: transposed(&Tensor::f_cat(&[&layer.gate, &layer.up], 0)?.f_mul(&layer.second_norm)?)?,
-                down: transposed(&layer.down)?,
+                output: transposed(&layer.output.merged()?)?,
+                gate_up: {
+                    let [gate, up] = [float(&layer.gate.merged()?)?, float(&layer.up.merged()?)?];
+                    transposed(&Tensor::f_cat(&[gate, up], 0)?.f_mul(&layer.second_norm)?)?
+                },
+                down: transposed(&layer.down.merged()?)?,
             })
         };
         let layers = model.layers().iter().map(fold).collect::<Result<Vec<_>>>()?;
-        let head = transposed(&model.head().f_mul(model.norm())?)?;
-        let (embedding, device) = (model.embedding().shallow_clone(), model.device());
-        Ok(Self { shape, device, kernels: device.is_cpu(), embedding, layers, head })
+        let head = transposed(&float(model.head())?.f_mul(model.norm())?)?;
+        let (embedding, device) = (converted(model.embedding(), dtype)?, model.device());
+        let kernels = device.is_cpu() && model.dtype() == DType::F32;
+        Ok(Self { shape, device, dtype: model.dtype(), kernels, embedding, layers, head })
     }
 
     /// The same with libtorch's operations on every device.
@@ -141,6 +150,7 @@ impl Decoder {
         Self {
             shape: self.shape.clone(),
             device: self.device,
+            dtype: self.dtype,
             kernels: self.kernels,
             embedding: self.embedding.shallow_clone(),
             layers: self.layers.iter().map(share).collect(),
@@ -154,6 +164,10 @@ impl Decoder {
 
     pub(crate) fn device(&self) -> Device {
         self.device
+    }
+
+    pub(crate) fn dtype(&self) -> DType {
+        self.dtype
     }
 
     /// How many tokens a pass should have.
@@ -199,11 +213,11 @@ impl Decoder {
         let out = q.f_empty_like()?;
         if let Some(Singles { tokens, rows, mask }) = &places.singles {
             let longest = mask.size()[3];
-            let queries = Tensor::f_zeros([cache.keys.size()[0], heads, width], (Kind::Float, self.device.0))?;
+            let queries = Tensor::f_zeros([cache.keys.size()[0], heads, width], (q.f_kind()?, self.device.0))?;
             let _same = queries.shallow_clone().f_index_copy_(0, rows, &q.f_index_select(0, tokens)?)?;
             let keys = cache.keys.f_narrow(2, 0, longest)?.f_transpose(2, 3)?;
             let queries = queries.f_view([-1, kv_heads, group, width])?;
-            let scores = queries.f_matmul(&keys)?.f_add(mask)?.f_softmax(-1, Kind::Float)?;
+            let scores = queries.f_matmul(&keys)?.f_add(mask)?.f_softmax(-1, Kind::Float)?.f_to_kind(q.f_kind()?)?;
             let attended = scores.f_matmul(&cache.values.f_narrow(2, 0, longest)?)?.f_view([-1, heads, width])?;
             let _same = out.shallow_clone().f_index_copy_(0, tokens, &attended.f_index_select(0, rows)?)?;
         }
@@ -252,7 +266,7 @@ impl Decoder {
             return Ok(());
         };
         let mut qk = qkv.f_narrow(-2, 0, norm.size()[0])?;
-        let mut scale = qk.f_square()?.f_mean_dim(-1, true, Kind::Float)?;
+        let mut scale = converted(&qk, Kind::Float)?.f_square()?.f_mean_dim(-1, true, Kind::Float)?;
         let _same = scale.f_add_scalar_(self.shape.rms_norm_eps)?.f_rsqrt_()?;
         let _same = qk.f_mul_(&scale)?.f_mul_(norm)?;
         Ok(())
@@ -267,13 +281,14 @@ impl Decoder {
         if self.kernels {
             return kernels::rms(x, self.shape.rms_norm_eps);
         }
-        let mut scale = x.f_square()?.f_mean_dim(-1, true, Kind::Float)?;
+        let mut scale = converted(x, Kind::Float)?.f_square()?.f_mean_dim(-1, true, Kind::Float)?;
         let _same = scale.f_add_scalar_(self.shape.rms_norm_eps)?.f_rsqrt_()?;
-        Ok(x.f_mul(&scale)?)
+        converted(&x.f_mul(&scale)?, self.dtype.kind())
     }
 
+    /// In f32.
     fn logits(&self, x: &Tensor) -> Result<Tensor> {
-        Ok(self.rms(x)?.f_mm(&self.head)?)
+        converted(&self.rms(x)?.f_mm(&self.head)?, Kind::Float)
     }
 }
 
@@ -345,7 +360,8 @@ impl Places {
             .flat_map(|(row, position)| (0..kv_heads).map(move |k| (row * kv_heads + k) * slots + position))
             .collect();
         let positions = decoder.indices(&tokens.positions)?;
-        let at = |table: &Tensor| table.f_index_select(0, &positions)?.f_unsqueeze(1);
+        let kind = decoder.dtype.kind();
+        let at = |table: &Tensor| table.f_index_select(0, &positions)?.f_unsqueeze(1)?.f_to_kind(kind);
         Ok(Self { cosine: at(&rotary.cosine)?, sine: at(&rotary.sine)?, flat: decoder.indices(&flat)?, singles, runs })
     }
 }

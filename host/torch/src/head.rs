@@ -15,7 +15,9 @@
 
 use tch::{Kind, Tensor};
 
+use crate::dtype::DType;
 use crate::error::Result;
+use crate::linear::converted;
 use crate::score::{Scores, Wanted};
 
 /// Logits made at a time: 64 MiB.
@@ -26,18 +28,20 @@ const LOGITS_KEPT: i64 = 1 << 26;
 
 /// The output layer at a temperature.
 #[derive(Debug)]
-pub(crate) struct Head<'a> {
-    /// `[V, D]`.
-    weight: &'a Tensor,
+pub(crate) struct Head {
+    /// `[V, D]`, of the hidden states' type.
+    weight: Tensor,
     temperature: f64,
     targets_per_chunk: i64,
     logits_kept: i64,
 }
 
-impl<'a> Head<'a> {
-    pub(crate) fn new(weight: &'a Tensor, temperature: f64) -> Self {
+impl Head {
+    /// For hidden states of this type. Logits and what is made of them are f32.
+    pub(crate) fn new(weight: &Tensor, temperature: f64, dtype: DType) -> Result<Self> {
         let targets_per_chunk = (LOGITS_PER_CHUNK / weight.size()[0]).max(1);
-        Self { weight, temperature, targets_per_chunk, logits_kept: LOGITS_KEPT }
+        let weight = converted(weight, dtype.kind())?;
+        Ok(Self { weight, temperature, targets_per_chunk, logits_kept: LOGITS_KEPT })
     }
 
     /// Starts and lengths of the chunks of `n` targets.
@@ -53,7 +57,7 @@ impl<'a> Head<'a> {
     }
 
     fn logits(&self, hidden_nd: &Tensor) -> Result<Tensor> {
-        Ok(hidden_nd.f_linear(self.weight, None::<Tensor>)?)
+        converted(&hidden_nd.f_linear(&self.weight, None::<Tensor>)?, Kind::Float)
     }
 
     /// The wanted columns of the targets `[N]` that the hidden states `[N, D]` predict. Records no gradients: call it
@@ -133,14 +137,14 @@ impl<'a> Head<'a> {
     }
 
     /// Derivative `[N, D]` of Σ column × derivative with respect to the hidden states. Adds the one with respect to the
-    /// output layer to `weight_gradient` `[V, D]`. `kept` is what [`Head::columns_for_backward`] kept.
+    /// output layer to `weight_gradient` `[V, D]`, in f32, where that layer is trained. `kept` is what [`Head::columns_for_backward`] kept.
     pub(crate) fn backward(
         &self,
         hidden_nd: &Tensor,
         targets_n: &Tensor,
         columns: &ColumnsBack,
         kept: Vec<Tensor>,
-        weight_gradient: &mut Tensor,
+        weight_gradient: Option<&Tensor>,
     ) -> Result<Tensor> {
         let gradient = hidden_nd.f_empty_like()?;
         let mut kept = kept.into_iter();
@@ -179,8 +183,14 @@ impl<'a> Head<'a> {
             if let Some((by_listed, ids)) = &listed {
                 let _same = back.f_scatter_add_(-1, ids, by_listed)?;
             }
-            gradient.f_narrow(0, start, length)?.f_copy_(&back.f_mm(self.weight)?)?;
-            let _same = weight_gradient.f_addmm_(&back.f_tr()?, &hidden)?;
+            let back = converted(&back, hidden.f_kind()?)?;
+            gradient.f_narrow(0, start, length)?.f_copy_(&back.f_mm(&self.weight)?)?;
+            let Some(to) = weight_gradient else { continue };
+            let _same = if hidden.f_kind()? == Kind::Float {
+                to.shallow_clone().f_addmm_(&back.f_tr()?, &hidden)?
+            } else {
+                to.shallow_clone().f_add_(&back.f_tr()?.f_mm(&hidden)?)?
+            };
         }
         Ok(gradient)
     }
@@ -224,7 +234,9 @@ mod tests {
         let targets = Tensor::from_slice(&[0_i64, 12, 3, 3, 5, 7, 1]);
         let logits = hidden.matmul(&weight.tr());
         let log_p = (&logits / 0.7).log_softmax(-1, Kind::Float);
-        let scores = Head { targets_per_chunk: 3, ..Head::new(&weight, 0.7) }.columns(&hidden, &targets, ALL).unwrap();
+        let scores = Head { targets_per_chunk: 3, ..Head::new(&weight, 0.7, DType::F32).unwrap() }
+            .columns(&hidden, &targets, ALL)
+            .unwrap();
         close(&scores.logprob, &log_p.gather(-1, &targets.unsqueeze(-1), false), 1e-5);
         close(&scores.entropy, &-(log_p.exp() * &log_p).sum_dim_intlist(-1, false, Kind::Float), 1e-5);
         close(&scores.energy, &-logits.logsumexp(-1, false), 1e-5);
@@ -247,7 +259,7 @@ mod tests {
             loss.backward();
             let (plain_hidden, plain_weight) = (hidden.detach(), weight.detach());
             for (targets_per_chunk, logits_kept) in [(100, 1000), (3, 1000), (3, 0)] {
-                let head = Head { weight: &plain_weight, temperature, targets_per_chunk, logits_kept };
+                let head = Head { weight: plain_weight.shallow_clone(), temperature, targets_per_chunk, logits_kept };
                 let wanted = Wanted { energy: false, ..ALL };
                 let (scores, _, kept) = head.columns_for_backward(&plain_hidden, &targets, wanted, None).unwrap();
                 assert_eq!(kept.is_empty(), logits_kept == 0);
@@ -256,8 +268,8 @@ mod tests {
                     entropy: with_entropy.then(|| (b.shallow_clone(), Tensor::from_slice(&scores.entropy))),
                     listed: None,
                 };
-                let mut weight_gradient = weight.zeros_like();
-                let gradient = head.backward(&plain_hidden, &targets, &columns, kept, &mut weight_gradient).unwrap();
+                let weight_gradient = weight.zeros_like();
+                let gradient = head.backward(&plain_hidden, &targets, &columns, kept, Some(&weight_gradient)).unwrap();
                 let off = |x: &Tensor, y: &Tensor| (x - y).abs().max().double_value(&[]);
                 assert!(off(&gradient, &hidden.grad()) < 1e-5, "{}", off(&gradient, &hidden.grad()));
                 assert!(off(&weight_gradient, &weight.grad()) < 1e-5, "{}", off(&weight_gradient, &weight.grad()));

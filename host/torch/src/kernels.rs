@@ -157,7 +157,7 @@ mod tests {
             let shape = Shape { heads, kv_heads, head_dim: Some(width), layers: 1, ..Shape::default() };
             let device = crate::device::Device::CPU;
             let rotary = Rotary::new(&shape, 60, device).unwrap();
-            let cache = Cache::new(&shape, 3, 60, device).unwrap();
+            let cache = Cache::new(&shape, 3, 60, device, crate::dtype::DType::F32).unwrap();
             let (h, k, c) = (heads as i64, kv_heads as i64, width as i64);
             // Heads of all tokens of the three rows, and how many of them come in each of three passes.
             let lengths = [51_i64, 4, 31];

@@ -10,7 +10,9 @@
 //! | --- | --- |
 //! | `families/` | Qwen2, Qwen3, Llama: what their configurations say, and in what they differ |
 //! | `model.rs` | the architecture, forward over whole rows |
-//! | `weights.rs` | all weights in one flat buffer; Hugging Face folders |
+//! | `weights.rs`, `layout.rs` | all weights in flat buffers, and where each lies there |
+//! | `linear.rs`, `lora.rs` | a matrix with a low-rank adapter; PEFT folders |
+//! | `tensors.rs` | safetensors, in one file or in shards |
 //! | `head.rs` | the output layer: log-prob, entropy and energy of target tokens, and the way back |
 //! | `score.rs`, `train.rs` | columns without and with gradients |
 //! | `critic.rs` | values from a linear head, on the policy's trunk or on one of its own |
@@ -20,18 +22,24 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[cfg(test)]
+mod adapted;
 mod cache;
 mod config;
 mod critic;
 mod decode;
 mod device;
+mod dtype;
 mod error;
 mod families;
 mod files;
 mod generate;
 mod head;
 mod kernels;
+mod layout;
+mod linear;
 mod listed;
+mod lora;
 mod model;
 mod optimizer;
 #[cfg(test)]
@@ -42,6 +50,7 @@ mod sample;
 mod score;
 mod session;
 mod shim;
+mod tensors;
 #[cfg(test)]
 mod testing;
 mod train;
@@ -50,10 +59,13 @@ mod weights;
 pub use config::{ModelConfig, Shape, SpecialIds};
 pub use critic::{Critic, TrunkGradient, Values};
 pub use device::{Device, Selection, select, set_threads};
+pub use dtype::DType;
 pub use error::{Error, Result};
 pub use families::Family;
 pub use generate::{Generation, Sampler};
+pub use layout::Trained;
 pub use listed::Listed;
+pub use lora::{AdapterConfig, Lora, Target, target_names};
 pub use model::Model;
 pub use optimizer::{AdamW, Optimizer, StepReport};
 pub use rotary::Stretch;

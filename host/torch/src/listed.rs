@@ -49,7 +49,7 @@ impl Model {
             return Err(Error::argument("k", format!("{k} is outside 1..={}", shape.vocab_size)));
         }
         let _no_grad = tch::no_grad_guard();
-        let head = Head::new(self.head(), 1.0);
+        let head = Head::new(self.head(), 1.0, self.dtype())?;
         // Ids are exact in 32-bit floats up to 2^24.
         let [ids] = in_passes(rows, tokens_per_pass, self.trunk(), |batch, _| {
             Ok([head.likeliest(&self.hidden_of_targets(batch)?, k as i64)?])
@@ -82,7 +82,7 @@ impl Model {
         let targets = rows.iter().map(|row| row.targets.len()).sum();
         listed.check(targets, shape.vocab_size)?;
         let _no_grad = tch::no_grad_guard();
-        let head = Head::new(self.head(), f64::from(temperature));
+        let head = Head::new(self.head(), f64::from(temperature), self.dtype())?;
         let [logprob] = in_passes(rows, tokens_per_pass, self.trunk(), |batch, pass| {
             let places = pass.iter().map(|row| starts[*row]..starts[*row] + rows[*row].targets.len());
             let ids: Vec<u32> =

@@ -14,36 +14,49 @@ use tch::Tensor;
 
 use crate::config::{CONFIG_FILE, ModelConfig, Shape};
 use crate::device::Device;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::files::write_aside;
+use crate::layout::{Layout, Trained};
+use crate::linear::{Adapter, Linear, converted};
+use crate::lora::{AdapterConfig, Group, Lora};
 use crate::rotary::Rotary;
 use crate::rows::{Batch, Block, Row};
-use crate::weights::{Layout, Weights};
+use crate::weights::{Draw, Weights};
 
-/// Weights of one layer, views of the flat buffer.
+/// Weights of one layer, views of the flat buffers.
 #[derive(Debug)]
 pub(crate) struct Layer {
     /// `[D]`.
     pub(crate) input_norm: Tensor,
-    /// `[(H + 2 K) C, D]`.
-    pub(crate) qkv_weight: Tensor,
-    /// `[(H + 2 K) C]`, where the family has it.
-    pub(crate) qkv_bias: Option<Tensor>,
+    /// `[(H + 2 K) C, D]`, with a bias where the family has it.
+    pub(crate) qkv: Linear,
     /// `[2 C]`: the norm of the heads of q, then that of k, where the family has them.
     pub(crate) qk_norm: Option<Tensor>,
     /// `[D, H C]`.
-    pub(crate) output: Tensor,
+    pub(crate) output: Linear,
     /// `[D]`.
     pub(crate) second_norm: Tensor,
     /// `[I, D]`, I the intermediate size.
-    pub(crate) gate: Tensor,
+    pub(crate) gate: Linear,
     /// `[I, D]`.
-    pub(crate) up: Tensor,
+    pub(crate) up: Linear,
     /// `[D, I]`.
-    pub(crate) down: Tensor,
+    pub(crate) down: Linear,
 }
 
-/// A model: its configuration and its weights, in f32.
+impl Layer {
+    /// Its matrices, in the order of [`Group::ALL`].
+    pub(crate) fn matrices(&self) -> [&Linear; 5] {
+        [&self.qkv, &self.output, &self.gate, &self.up, &self.down]
+    }
+
+    fn matrices_mut(&mut self) -> [&mut Linear; 5] {
+        [&mut self.qkv, &mut self.output, &mut self.gate, &mut self.up, &mut self.down]
+    }
+}
+
+/// A model: its configuration and its weights.
 #[derive(Debug)]
 pub struct Model {
     config: ModelConfig,
@@ -51,6 +64,7 @@ pub struct Model {
     weights: Weights,
     trunk: Trunk,
     head: Option<Tensor>,
+    adapter: Option<AdapterConfig>,
 }
 
 /// All but the output layer: from token ids to hidden states.
@@ -61,6 +75,8 @@ pub(crate) struct Trunk {
     embedding: Tensor,
     layers: Vec<Layer>,
     norm: Tensor,
+    /// What it computes with; weights of another type are converted where they are used.
+    dtype: DType,
     checkpointing: bool,
 }
 
@@ -95,29 +111,122 @@ struct Frame {
     blocks: Vec<Block>,
 }
 
+/// Largest weights file of a saved model, as transformers cuts them.
+const SHARD_BYTES: usize = 5_000_000_000;
+
 /// Multiply-adds that take as long as one more block in each layer, forward and back: what calling libtorch's operations
 /// costs on a CPU, and what launching kernels costs on a GPU.
 const BLOCK_COSTS_CPU: usize = 3_000_000;
 const BLOCK_COSTS_GPU: usize = 1_500_000_000;
 
 impl Model {
-    /// Reads a Hugging Face model folder: `config.json` and `model.safetensors`, or its shards. Errors: a file that is
-    /// missing or broken, a model that is not supported, weights that do not fit.
+    /// Reads a Hugging Face model folder: `config.json` and `model.safetensors`, or its shards; or a folder of an adapter
+    /// as PEFT writes it, with the model that it names. In f32. Errors: a file that is missing or broken, a model that is
+    /// not supported, weights that do not fit.
     pub fn load(folder: &Path, device: Device) -> Result<Self> {
-        let config = ModelConfig::load(folder)?;
-        let weights = Weights::load(config.shape(), folder, device)?;
-        Self::new(config, weights, device)
+        Self::load_over(folder, None, device)
+    }
+
+    /// As [`Model::load`]; an adapter goes onto the model in the folder `base`, and not onto the one that it names.
+    pub fn load_over(folder: &Path, base: Option<&Path>, device: Device) -> Result<Self> {
+        if !AdapterConfig::is_in(folder) {
+            let config = ModelConfig::load(folder)?;
+            let weights = Weights::load(config.shape(), folder)?.placed(device, DType::F32.kind())?;
+            return Self::new(config, weights, device, DType::F32, None);
+        }
+        let adapter = AdapterConfig::load(folder)?;
+        let base = base.unwrap_or(&adapter.base);
+        if !base.is_dir() {
+            let message = format!(
+                "the adapter is for the model {}, which is no folder here; put its folder as `base_model_name_or_path`",
+                base.display()
+            );
+            return Err(Error::file(&folder.join("adapter_config.json"), message));
+        }
+        let model = Self::load(base, Device::CPU)?;
+        if model.adapter.is_some() {
+            return Err(Error::file(&base.join("adapter_config.json"), "an adapter cannot be for another adapter"));
+        }
+        let model = model.arranged(device, DType::F32, &Trained::Adapter(adapter.lora.clone()), base, 0)?;
+        model.weights.read_adapter(folder)?;
+        Ok(model)
     }
 
     /// A new model. Its weights are a function of the seed and the configuration.
     pub fn create(config: ModelConfig, seed: u64, device: Device) -> Result<Self> {
-        let weights = Weights::create(config.shape(), seed, device)?;
-        Self::new(config, weights, device)
+        let weights = Weights::create(config.shape(), seed)?.placed(device, DType::F32.kind())?;
+        Self::new(config, weights, device, DType::F32, None)
     }
 
-    /// A copy of the weights as they are now, without gradients: a reference model.
+    /// The same weights on a device, computing with a type of numbers, and trained as told. What is trained is kept in
+    /// f32, the rest in the type. An adapter that the model does not have yet begins as nothing: one of its factors is a
+    /// function of the seed, the other 0. `base` is the folder that its files will name.
+    ///
+    /// Errors: [`DType::F16`], whose range is too small; a model with an adapter that is to have another one, or none;
+    /// names of frozen weights that do not fit.
+    pub fn arranged(self, device: Device, dtype: DType, trained: &Trained, base: &Path, seed: u64) -> Result<Self> {
+        if dtype == DType::F16 {
+            return Err(Error::argument("dtype", "float16 is for files only: its range is too small to compute with"));
+        }
+        let draw = Draw { seed, deviation: self.config.shape().initializer_range };
+        let (layout, adapter) = match (trained, self.adapter) {
+            (Trained::Adapter(lora), None) => {
+                lora.check()?;
+                let adapter = AdapterConfig { lora: lora.clone(), base: base.to_owned() };
+                (Layout::new(self.config.shape(), trained)?, Some(adapter))
+            }
+            (Trained::Adapter(lora), Some(adapter)) if *lora == adapter.lora => {
+                (self.weights.layout().clone(), Some(AdapterConfig { base: base.to_owned(), ..adapter }))
+            }
+            (Trained::Nothing, Some(adapter)) => (self.weights.layout().clone(), Some(adapter)),
+            (_, None) => (Layout::new(self.config.shape(), trained)?, None),
+            (_, Some(_)) => {
+                return Err(Error::argument(
+                    "trained",
+                    "the model has an adapter, and is to be trained in another way",
+                ));
+            }
+        };
+        let train = *trained != Trained::Nothing;
+        let mut weights = self.weights.arranged(layout, device, dtype, train, draw)?;
+        if train {
+            weights.keep_gradients()?;
+        }
+        let checkpointing = self.trunk.checkpointing;
+        Ok(Self::new(self.config, weights, device, dtype, adapter)?.with_gradient_checkpointing(checkpointing))
+    }
+
+    /// A copy of the weights as they are now, without gradients: a reference model. Weights that are not trained are
+    /// shared and not copied, so that beside an adapter a reference takes next to no memory.
     pub fn frozen_copy(&self) -> Result<Self> {
-        Self::new(self.config.clone(), self.weights.frozen_copy(self.config.shape())?, self.device)
+        self.copy(self.trunk.dtype)
+    }
+
+    /// As [`Model::frozen_copy`], with the precision of what is trained: a copy that follows in small steps.
+    pub fn precise_copy(&self) -> Result<Self> {
+        self.copy(DType::F32)
+    }
+
+    fn copy(&self, own: DType) -> Result<Self> {
+        let weights = self.weights.frozen_copy(own.kind())?;
+        Self::new(self.config.clone(), weights, self.device, self.trunk.dtype, self.adapter.clone())
+    }
+
+    /// What [`Model::save`] wrote of a model that had the same weights beside those that are trained: a frozen model that
+    /// shares these. `precise` as in [`Model::precise_copy`].
+    pub fn load_beside(&self, folder: &Path, precise: bool) -> Result<Self> {
+        let beside = self.copy(if precise { DType::F32 } else { self.trunk.dtype })?;
+        if self.adapter.is_some() {
+            let found = AdapterConfig::load(folder)?;
+            if self.adapter.as_ref().is_some_and(|ours| ours.lora != found.lora) {
+                return Err(Error::file(folder, "an adapter of another shape than the policy's"));
+            }
+            beside.weights.read_adapter(folder)?;
+        } else {
+            let config = ModelConfig::load(folder)?;
+            beside.weights.take(&Weights::load(config.shape(), folder)?)?;
+        }
+        Ok(beside)
     }
 
     /// Moves these weights the share `rate` of the way to those of another model of the same shape: with 1 they become
@@ -129,10 +238,10 @@ impl Model {
         self.weights.follow(&other.weights, rate)
     }
 
-    /// The same model with room for gradients, so that it can be trained. A model is frozen until then.
-    pub fn with_gradients(mut self) -> Result<Self> {
-        self.weights.keep_gradients()?;
-        Ok(self)
+    /// The same model with all weights trained. A model is frozen until then.
+    pub fn with_gradients(self) -> Result<Self> {
+        let (device, dtype) = (self.device, self.trunk.dtype);
+        self.arranged(device, dtype, &Trained::ALL, Path::new(""), 0)
     }
 
     /// Whether forward passes that record gradients keep only what each layer reads, and compute the layers again on the
@@ -143,21 +252,61 @@ impl Model {
         self
     }
 
-    /// Writes `config.json` and `model.safetensors` into a folder, which transformers can load. Each file is written
-    /// aside and renamed; the folder is made if it is not there.
+    /// Writes `config.json` and `model.safetensors` into a folder, which transformers can load; of a model with an adapter
+    /// `adapter_config.json` and `adapter_model.safetensors`, which PEFT can load. In f32, so that nothing is lost. Each
+    /// file is written aside and renamed; the folder is made if it is not there.
     pub fn save(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-        write_aside(&folder.join(CONFIG_FILE), |to| {
-            fs::write(to, self.config.to_json()).map_err(|e| Error::io(to, e))
-        })?;
-        self.weights.save(folder)
+        if let Some(adapter) = &self.adapter {
+            adapter.save(folder)?;
+            return self.weights.save_adapter(folder);
+        }
+        self.write_model(folder, DType::F32, SHARD_BYTES)
     }
 
-    fn new(config: ModelConfig, weights: Weights, device: Device) -> Result<Self> {
-        let trunk = Trunk::new(config.shape(), &weights, device)?;
-        // The output layer is the last slot, where it is not the embedding.
-        let head = weights.parameters.last().filter(|_| !config.shape().tied).map(Tensor::shallow_clone);
-        Ok(Self { config, device, weights, trunk, head })
+    /// Writes a whole model into a folder, in a type of numbers and in files of at most `shard_bytes`, where one tensor is
+    /// not larger. An adapter is added to the weights.
+    pub fn export(self, folder: &Path, dtype: DType, shard_bytes: usize) -> Result<()> {
+        fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
+        self.merged()?.write_model(folder, dtype, shard_bytes)
+    }
+
+    fn write_model(&self, folder: &Path, dtype: DType, shard_bytes: usize) -> Result<()> {
+        write_aside(&folder.join(CONFIG_FILE), |to| {
+            fs::write(to, self.config.to_json(dtype)).map_err(|e| Error::io(to, e))
+        })?;
+        self.weights.save(folder, dtype, shard_bytes)
+    }
+
+    /// The same model without its adapter, which is added to the weights. Frozen, and in buffers of its own.
+    pub fn merged(mut self) -> Result<Self> {
+        if self.adapter.take().is_none() {
+            return Ok(self);
+        }
+        let _no_grad = tch::no_grad_guard();
+        let matrices = self.trunk.layers.iter().flat_map(Layer::matrices).map(Linear::merged);
+        let matrices = matrices.collect::<Result<Vec<_>>>()?;
+        let (device, dtype) = (self.device, self.trunk.dtype);
+        let merged = self.arranged(device, dtype, &Trained::Nothing, Path::new(""), 0)?;
+        for (linear, matrix) in merged.trunk.layers.iter().flat_map(Layer::matrices).zip(matrices) {
+            linear.weight.shallow_clone().f_copy_(&matrix)?;
+        }
+        Ok(merged)
+    }
+
+    fn new(
+        config: ModelConfig,
+        weights: Weights,
+        device: Device,
+        dtype: DType,
+        adapter: Option<AdapterConfig>,
+    ) -> Result<Self> {
+        let mut trunk = Trunk::new(config.shape(), &weights, device, dtype)?;
+        if let Some(adapter) = &adapter {
+            trunk.add_adapters(&weights, &adapter.lora)?;
+        }
+        let head = weights.layout().head.map(|slot| weights.parameters[slot].shallow_clone());
+        Ok(Self { config, device, weights, trunk, head, adapter })
     }
 
     /// The configuration.
@@ -170,21 +319,38 @@ impl Model {
         self.device
     }
 
+    /// What it computes with.
+    pub fn dtype(&self) -> DType {
+        self.trunk.dtype
+    }
+
+    /// Its adapter, where it has one.
+    pub fn adapter(&self) -> Option<&AdapterConfig> {
+        self.adapter.as_ref()
+    }
+
     /// Number of weights; a tied output layer counts once.
     pub fn weight_count(&self) -> usize {
-        self.weights.count()
+        self.weights.layout().count()
     }
 
-    /// Number of weights of a model of this shape.
-    pub fn weight_count_of(shape: &Shape) -> usize {
-        Layout::new(shape).count()
+    /// Number of weights that are its own: of a model that is trained, those that are.
+    pub fn own_weight_count(&self) -> usize {
+        self.weights.layout().count_own()
     }
 
-    /// A copy of the gradient that backward passes have added up, over all weights in their layout. Errors: a frozen
-    /// model.
+    /// Number of weights of a model of this shape, and how many of them are trained. Errors: names of frozen weights that
+    /// do not fit.
+    pub fn weight_counts_of(shape: &Shape, trained: &Trained) -> Result<(usize, usize)> {
+        let layout = Layout::new(shape, trained)?;
+        Ok((layout.count(), if *trained == Trained::Nothing { 0 } else { layout.count_own() }))
+    }
+
+    /// A copy of the gradient that backward passes have added up, over all weights that are trained, in their layout.
+    /// Errors: a frozen model.
     pub fn gradient(&self) -> Result<Vec<f32>> {
-        let (flat, _) = self.weights.gradient.as_ref().ok_or(Error::Frozen)?;
-        Ok(Vec::try_from(&flat.f_to_device(tch::Device::Cpu)?)?)
+        let gradient = self.weights.gradient.as_ref().ok_or(Error::Frozen)?;
+        Ok(Vec::try_from(&gradient.flat.f_to_device(tch::Device::Cpu)?)?)
     }
 
     pub(crate) fn weights(&self) -> &Weights {
@@ -214,11 +380,11 @@ impl Model {
         self.head.as_ref().unwrap_or(&self.trunk.embedding)
     }
 
-    /// Where the gradient of the output layer is added up, `[V, D]`.
-    pub(crate) fn head_gradient(&self) -> Result<Tensor> {
-        let (_, gradients) = self.weights.gradient.as_ref().ok_or(Error::Frozen)?;
-        let index = if self.head.is_some() { gradients.len() - 1 } else { 0 };
-        Ok(gradients[index].shallow_clone())
+    /// Where the gradient of the output layer is added up, `[V, D]`; none if the layer is not trained.
+    pub(crate) fn head_gradient(&self) -> Result<Option<Tensor>> {
+        let gradient = self.weights.gradient.as_ref().ok_or(Error::Frozen)?;
+        let slot = self.weights.layout().head.unwrap_or(0);
+        Ok(gradient.slots[slot].as_ref().map(Tensor::shallow_clone))
     }
 
     /// Hidden states that predict the batch's targets, after the last norm: `[N, D]`.
@@ -229,25 +395,54 @@ impl Model {
 
 impl Trunk {
     /// The trunk that weights begin with.
-    pub(crate) fn new(shape: &Shape, weights: &Weights, device: Device) -> Result<Self> {
+    pub(crate) fn new(shape: &Shape, weights: &Weights, device: Device, dtype: DType) -> Result<Self> {
         let mut views = weights.parameters.iter().map(Tensor::shallow_clone);
         let mut next = || views.next().ok_or_else(|| Error::torch("the layout of the weights has too few slots"));
         let embedding = next()?;
         let mut layers = Vec::with_capacity(shape.layers);
         for _ in 0..shape.layers {
+            let input_norm = next()?;
+            let qkv = Linear::new(next()?, shape.qkv_bias().then(&mut next).transpose()?);
             layers.push(Layer {
-                input_norm: next()?,
-                qkv_weight: next()?,
-                qkv_bias: shape.qkv_bias().then(&mut next).transpose()?,
+                input_norm,
+                qkv,
                 qk_norm: shape.qk_norm().then(&mut next).transpose()?,
-                output: next()?,
+                output: Linear::new(next()?, None),
                 second_norm: next()?,
-                gate: next()?,
-                up: next()?,
-                down: next()?,
+                gate: Linear::new(next()?, None),
+                up: Linear::new(next()?, None),
+                down: Linear::new(next()?, None),
             });
         }
-        Ok(Self { shape: shape.clone(), device, embedding, layers, norm: next()?, checkpointing: false })
+        let norm = next()?;
+        Ok(Self { shape: shape.clone(), device, embedding, layers, norm, dtype, checkpointing: false })
+    }
+
+    /// Gives the layers the adapters that the weights end with.
+    fn add_adapters(&mut self, weights: &Weights, lora: &Lora) -> Result<()> {
+        let missing = || Error::torch("the layout of the weights has too few adapters");
+        let first = weights.layout().adapters.ok_or_else(missing)?;
+        let mut views = weights.parameters[first..].iter().map(Tensor::shallow_clone);
+        let mut next = || views.next().ok_or_else(missing);
+        for layer in &mut self.layers {
+            for (group, linear) in Group::ALL.into_iter().zip(layer.matrices_mut()) {
+                let (_, parts) = group.parts(&self.shape);
+                if !parts.iter().any(|(target, _)| lora.targets.contains(target)) {
+                    continue;
+                }
+                let down = next()?;
+                let ups = parts.into_iter().map(|(target, rows)| {
+                    Ok((rows as i64, lora.targets.contains(&target).then(&mut next).transpose()?))
+                });
+                let ups = ups.collect::<Result<Vec<_>>>()?;
+                linear.add_adapter(Adapter { down, ups, scale: lora.scale() });
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn layers(&self) -> &[Layer] {
+        &self.layers
     }
 
     pub(crate) fn checkpointing(&self) -> bool {
@@ -305,13 +500,15 @@ impl Trunk {
     }
 
     fn embed(&self, batch: &Batch) -> Result<Tensor> {
-        Ok(Tensor::f_embedding(&self.embedding, &batch.ids, -1, false, false)?)
+        let embedded = Tensor::f_embedding(&self.embedding, &batch.ids, -1, false, false)?;
+        Ok(embedded.f_to_kind(self.dtype.kind())?)
     }
 
     fn frame(&self, batch: &Batch) -> Result<Frame> {
         let longest = batch.blocks.iter().map(|block| block.length).max().unwrap_or(0);
         let rotary = Rotary::new(&self.shape, longest as usize, self.device)?;
-        let at = |table: &Tensor| table.f_index_select(0, &batch.positions)?.f_unsqueeze(1);
+        let kind = self.dtype.kind();
+        let at = |table: &Tensor| table.f_index_select(0, &batch.positions)?.f_unsqueeze(1)?.f_to_kind(kind);
         Ok(Frame { cosine: at(&rotary.cosine)?, sine: at(&rotary.sine)?, blocks: batch.blocks.clone() })
     }
 
@@ -320,25 +517,29 @@ impl Trunk {
         let shape = &self.shape;
         let (heads, kv_heads, width) = (shape.heads as i64, shape.kv_heads as i64, shape.head_dim() as i64);
         let normed = self.rms_norm(x, &layer.input_norm)?;
-        let qkv = normed.f_linear(&layer.qkv_weight, layer.qkv_bias.as_ref())?;
+        let qkv = layer.qkv.forward(&normed)?;
         let qkv = qkv.f_view([-1, heads + 2 * kv_heads, width])?;
         let [qk, v] = split(&qkv, [heads + kv_heads, kv_heads], 1)?;
         let qk = match &layer.qk_norm {
-            Some(norm) => qk
-                .f_rms_norm(width, None::<&Tensor>, shape.rms_norm_eps)?
-                .f_mul(&per_head(norm, heads, kv_heads, width)?)?,
+            Some(norm) => qk.f_rms_norm(width, None::<&Tensor>, shape.rms_norm_eps)?.f_mul(&per_head(
+                &converted(norm, self.dtype.kind())?,
+                heads,
+                kv_heads,
+                width,
+            )?)?,
             None => qk,
         };
         let qk = qk.f_mul(&frame.cosine)?.f_add(&qk.f_roll(width / 2, -1)?.f_mul(&frame.sine)?)?;
         let [q, k] = split(&qk, [heads, kv_heads], 1)?;
-        let x = x.f_add(&linear(&attention(&q, &k, &v, &frame.blocks)?, &layer.output)?)?;
+        let x = x.f_add(&layer.output.forward(&attention(&q, &k, &v, &frame.blocks)?)?)?;
         let normed = self.rms_norm(&x, &layer.second_norm)?;
-        let gated = linear(&normed, &layer.gate)?.f_silu()?.f_mul(&linear(&normed, &layer.up)?)?;
-        Ok(x.f_add(&linear(&gated, &layer.down)?)?)
+        let gated = layer.gate.forward(&normed)?.f_silu()?.f_mul(&layer.up.forward(&normed)?)?;
+        Ok(x.f_add(&layer.down.forward(&gated)?)?)
     }
 
     fn rms_norm(&self, x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-        Ok(x.f_rms_norm(self.shape.hidden_size as i64, Some(weight), self.shape.rms_norm_eps)?)
+        let weight = converted(weight, self.dtype.kind())?;
+        Ok(x.f_rms_norm(self.shape.hidden_size as i64, Some(&weight), self.shape.rms_norm_eps)?)
     }
 }
 
@@ -359,8 +560,11 @@ impl Pass {
     }
 }
 
-/// Runs autograd back from a tensor with this gradient.
+/// Runs autograd back from a tensor with this gradient, if anything before it is trained.
 fn backward(tensor: &Tensor, gradient: &Tensor) -> Result<()> {
+    if !tensor.requires_grad() {
+        return Ok(());
+    }
     // tch starts a backward pass from one number only; the gradient of this one at `tensor` is `gradient`.
     tensor.f_mul(gradient)?.f_sum(tch::Kind::Float)?.f_backward()?;
     Ok(())
@@ -394,11 +598,6 @@ fn attention(q: &Tensor, k: &Tensor, v: &Tensor, blocks: &[Block]) -> Result<Ten
         [one] => Ok(one.shallow_clone()),
         several => Ok(Tensor::f_cat(several, 0)?),
     }
-}
-
-/// `x` `[N, in]` times the transpose of `weight` `[out, in]`.
-fn linear(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
-    Ok(x.f_linear(weight, None::<&Tensor>)?)
 }
 
 /// Views of the parts of a dimension. Backward of a split is one concatenation, where each `narrow` would fill a buffer

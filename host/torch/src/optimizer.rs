@@ -11,10 +11,12 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use tch::{Kind, Tensor};
 
 use crate::critic::Critic;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::shim::{self, AdamWStep};
-use crate::weights::{F32View, Weights, f32_bytes, write_safetensors};
+use crate::tensors::{self, Named};
+use crate::weights::Weights;
 
 /// The constants of AdamW. Weight decay acts on matrices; norms and biases have none.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,9 +79,9 @@ impl Optimizer {
 
     fn over(weights: &Weights, constants: AdamW) -> Result<Self> {
         constants.check()?;
-        let (gradient, _) = weights.gradient.as_ref().ok_or(Error::Frozen)?;
-        let (version, parts) = (Arc::clone(&weights.version), weights.decay_parts());
-        let weights = weights.flat.shallow_clone();
+        let gradient = &weights.gradient.as_ref().ok_or(Error::Frozen)?.flat;
+        let (version, parts) = (Arc::clone(&weights.version), weights.layout().decay_parts());
+        let weights = weights.own.shallow_clone();
         Ok(Self {
             constants,
             parts,
@@ -143,14 +145,11 @@ impl Optimizer {
 
     /// Writes the moments and the number of steps, bit for bit.
     pub fn save(&self, path: &Path) -> Result<()> {
+        let shape = [self.weights.numel()];
+        let moments = [("first_moment", &self.first_moment), ("second_moment", &self.second_moment)];
         let moments =
-            [self.first_moment.f_to_device(tch::Device::Cpu)?, self.second_moment.f_to_device(tch::Device::Cpu)?];
-        let shape = [moments[0].numel()];
-        let tensors = [
-            ("first_moment", F32View { shape: &shape, bytes: f32_bytes(&moments[0])? }),
-            ("second_moment", F32View { shape: &shape, bytes: f32_bytes(&moments[1])? }),
-        ];
-        write_safetensors(path, tensors, [("format", "pt".to_owned()), ("steps", self.steps.to_string())])
+            moments.map(|(name, moment)| Named { name: name.into(), shape: &shape, numbers: moment.shallow_clone() });
+        tensors::write(path, &moments, DType::F32, [("steps", self.steps.to_string())])
     }
 
     /// Reads what [`Optimizer::save`] wrote for a model of the same shape. Errors: a file that is missing, broken, or of
@@ -225,7 +224,7 @@ mod tests {
     }
 
     fn bytes(tensor: &Tensor) -> Vec<u8> {
-        f32_bytes(tensor).unwrap().to_vec()
+        tensors::bytes(tensor).unwrap().to_vec()
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tch::{Kind, Tensor};
 use crate::cache::Cache;
 use crate::decode::{Decoder, Tokens};
 use crate::device::Device;
+use crate::dtype::DType;
 use crate::head::Head;
 use crate::model::Model;
 use crate::rotary::Rotary;
@@ -68,7 +69,8 @@ fn columns_are_those_of_transformers_logits() {
         let ours = model.score(&rows, wanted, 1.0, 40).unwrap();
         let predicting = logits.narrow(1, 0, targets.len() as i64).reshape([-1, 64]);
         let next: Vec<i64> = ids.iter().flat_map(|row| row[1..].iter().map(|id| i64::from(*id))).collect();
-        let theirs = Head::new(&Tensor::eye(64, (Kind::Float, tch::Device::Cpu)), 1.0)
+        let theirs = Head::new(&Tensor::eye(64, (Kind::Float, tch::Device::Cpu)), 1.0, DType::F32)
+            .unwrap()
             .columns(&predicting, &Tensor::from_slice(&next), wanted)
             .unwrap();
         for (a, b) in
@@ -93,7 +95,7 @@ fn logits_of_cached_decoding_are_transformers() {
             let decoder = if kernels { decoder } else { decoder.without_kernels() };
             let shape = model.config().shape();
             let rotary = Rotary::new(shape, 17, Device::CPU).unwrap();
-            let mut cache = Cache::new(shape, 4, 14, Device::CPU).unwrap();
+            let mut cache = Cache::new(shape, 4, 14, Device::CPU, DType::F32).unwrap();
             let mut read = [0; 4];
             let mut check = |cache: &Cache, parts: &[(usize, usize, usize)]| {
                 let mut tokens = Tokens::default();

@@ -46,7 +46,7 @@ impl Model {
         rows::check(rows, self.config().shape())?;
         check_temperature(temperature)?;
         let _no_grad = tch::no_grad_guard();
-        let head = Head::new(self.head(), f64::from(temperature));
+        let head = Head::new(self.head(), f64::from(temperature), self.dtype())?;
         let columns = in_passes(rows, tokens_per_pass, self.trunk(), |batch, _| {
             Ok(head.columns(&self.hidden_of_targets(batch)?, &batch.targets, wanted)?.into_columns())
         })?;

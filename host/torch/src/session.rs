@@ -119,7 +119,7 @@ impl<'a> Session<'a> {
             return Err(Error::argument("places", "must be at least 1"));
         }
         let _inference = InferenceMode::enter()?;
-        let cache = Cache::new(decoder.shape(), places, 0, decoder.device())?;
+        let cache = Cache::new(decoder.shape(), places, 0, decoder.device(), decoder.dtype())?;
         let rotary = Rotary::new(decoder.shape(), 0, decoder.device())?;
         let places = (0..places).map(|_| Place::default()).collect();
         let (stop, queue) = (stop.to_vec(), VecDeque::new());

@@ -90,7 +90,7 @@ impl Model {
         let batch = self.trunk().batch(trained.iter().copied())?;
         let pass = self.trunk().pass(&batch)?;
         let _no_grad = tch::no_grad_guard();
-        let head = Head::new(self.head(), temperature);
+        let head = Head::new(self.head(), temperature, self.dtype())?;
         let wanted = Wanted { logprob: true, ..wanted };
         let ids = listed.map(|listed| listed.tensor(self.device())).transpose()?;
         let (scores, listed, kept) =
@@ -161,9 +161,14 @@ impl Fresh<'_> {
                 entropy: by_entropy.transpose()?,
                 listed: by_listed,
             };
-            let head = Head::new(self.model.head(), self.temperature);
-            let mut gradient =
-                head.backward(&pass.hidden.f_detach()?, &targets, &columns, kept, &mut self.model.head_gradient()?)?;
+            let head = Head::new(self.model.head(), self.temperature, self.model.dtype())?;
+            let mut gradient = head.backward(
+                &pass.hidden.f_detach()?,
+                &targets,
+                &columns,
+                kept,
+                self.model.head_gradient()?.as_ref(),
+            )?;
             if let Some(by_values) = values.at_hidden {
                 let _same = gradient.f_add_(&by_values)?;
             }
@@ -227,7 +232,7 @@ mod tests {
 
     /// The flat gradient after micro-batches of `size` rows.
     fn gradient(model: &Model, data: &Data, size: usize) -> Tensor {
-        let (flat, _) = model.weights().gradient.as_ref().unwrap();
+        let flat = &model.weights().gradient.as_ref().unwrap().flat;
         let _ = flat.shallow_clone().zero_();
         let rows = data.rows();
         for start in (0..rows.len()).step_by(size) {
@@ -259,7 +264,7 @@ mod tests {
         for tied in [false, true] {
             let (model, data) = (model(tied), Data::new());
             let ours = gradient(&model, &data, 8);
-            let (flat, _) = model.weights().gradient.as_ref().unwrap();
+            let flat = &model.weights().gradient.as_ref().unwrap().flat;
             let _ = flat.shallow_clone().zero_();
             let batch = model.trunk().batch(data.rows().into_iter()).unwrap();
             let logits = model.hidden_of_targets(&batch).unwrap().matmul(&model.head().tr());
@@ -284,12 +289,12 @@ mod tests {
         let targets: Vec<Vec<u32>> = tokens.iter().map(|t| (1..t.len() as u32).collect()).collect();
         let rows: Vec<Row> = tokens.iter().zip(&targets).map(|(tokens, targets)| Row { tokens, targets }).collect();
         let run = |rows: &[Row]| {
-            let _ = model.weights().gradient.as_ref().unwrap().0.shallow_clone().zero_();
+            let _ = model.weights().gradient.as_ref().unwrap().flat.shallow_clone().zero_();
             let fresh = model.forward(rows, 1.0, ENTROPY).unwrap();
             let logprob = fresh.logprob().to_vec();
             let derivatives: Vec<f32> = logprob.iter().map(|logprob| logprob.sin()).collect();
             fresh.backward(&Derivatives { logprob: &derivatives, ..Derivatives::default() }).unwrap();
-            (logprob, model.weights().gradient.as_ref().unwrap().0.copy())
+            (logprob, model.weights().gradient.as_ref().unwrap().flat.copy())
         };
         assert!(model.trunk().batch(rows.iter().copied()).unwrap().blocks.len() > 2);
         let (together, gradient) = run(&rows);
@@ -333,7 +338,7 @@ mod tests {
         let fresh = model.forward(&[Row { tokens: &[1, 2], targets: &[] }], 1.0, ENTROPY).unwrap();
         assert!(fresh.logprob().is_empty() && fresh.entropy().is_empty());
         fresh.backward(&Derivatives { logprob: &[], ..Derivatives::default() }).unwrap();
-        assert_eq!(model.weights().gradient.as_ref().unwrap().0.norm().double_value(&[]), 0.0);
+        assert_eq!(model.weights().gradient.as_ref().unwrap().flat.norm().double_value(&[]), 0.0);
     }
 
     #[test]

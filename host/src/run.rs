@@ -338,6 +338,7 @@ impl Rollout {
         self.played.sampled_tokens += more.sampled_tokens;
         self.played.cut_responses += more.cut_responses;
         self.played.failed_attempts += more.failed_attempts;
+        self.played.overlong.add(more.overlong);
     }
 }
 

@@ -195,6 +195,7 @@ pub fn limits(config: &Config, policy: &Model) -> Limits {
         max_tokens: rollout.max_tokens,
         max_episode_tokens: rollout.max_episode_tokens,
         max_context: rollout.max_context.unwrap_or(limit).min(limit),
+        overlong_prompt: rollout.overlong_prompt,
         max_steps: rollout.max_steps,
         max_num_seqs: rollout.max_num_seqs,
         threads: config.run.threads,

@@ -23,7 +23,7 @@ mod validate;
 mod write;
 
 pub use error::ConfigError;
-pub use load::{Loaded, Origin};
+pub use load::{Change, Loaded, Origin};
 pub use schema::{
     Checkpoint, Config, Context, Create, Credit, Critic, CriticTrunk, Environment, Evaluation, Family, KeepRollouts,
     Model, Objective, OnFailure, Optimizer, OverlongPrompt, Parameters, Plugins, Prompt, Rollout, Run, Schedule,

@@ -1,5 +1,6 @@
 //! A run. THE loop is [`Run::train`]: collect, score, credit, update, evaluate, report, save. Start reading there.
 
+mod changes;
 mod start;
 pub mod stop;
 mod summary;
@@ -42,6 +43,8 @@ use crate::{
 /// A run that is set up: everything that the loop works with.
 pub struct Run {
     config: Config,
+    /// The same as text, for checkpoints.
+    resolved: String,
     folder: RunFolder,
     /// Held while this process works in the folder.
     _lock: File,
@@ -318,6 +321,7 @@ impl Run {
             &self.optimizer,
             self.critic.as_ref(),
             &mut self.pipeline,
+            &self.resolved,
             self.iteration,
             self.update,
         )
@@ -338,6 +342,7 @@ impl Rollout {
         self.played.sampled_tokens += more.sampled_tokens;
         self.played.cut_responses += more.cut_responses;
         self.played.failed_attempts += more.failed_attempts;
+        self.played.overlong.add(more.overlong);
     }
 }
 

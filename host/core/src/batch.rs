@@ -399,6 +399,7 @@ impl<'a> Builder<'a> {
 
     fn build(self, texts: &[TextColumn]) -> Result<Batch, BatchError> {
         let mut trajectory_steps = vec![0_u32];
+        let mut row_steps = vec![0_u32];
         let mut step_tokens = vec![0_u32];
         let mut observation_tokens = Vec::new();
         let (mut rewards, mut outcomes) = (Vec::new(), Vec::new());
@@ -408,9 +409,10 @@ impl<'a> Builder<'a> {
             let episode = &self.episodes[*index];
             let mut sum = 0.0_f64;
             let mut before = 0;
-            for step in &episode.steps {
+            for (index, step) in episode.steps.iter().enumerate() {
                 let tokens = if self.bare { 1 } else { response_len(step) };
-                if self.layout == Layout::Step {
+                if index > 0 && (self.layout == Layout::Step || step.begins_row) {
+                    row_steps.push(rewards.len() as u32);
                     before = 0;
                 }
                 let kinds = &step.tokens.kind;
@@ -426,6 +428,7 @@ impl<'a> Builder<'a> {
                 valid_action.push(step.valid_action);
             }
             trajectory_steps.push(rewards.len() as u32);
+            row_steps.push(rewards.len() as u32);
             outcomes.push(episode.outcome.unwrap_or(sum as f32));
             success.push(episode.success.unwrap_or(false));
             status.push(match episode.status {
@@ -436,10 +439,6 @@ impl<'a> Builder<'a> {
             trained.push(self.roles.get(*index) != Some(&Role::BaselineOnly));
         }
         let tokens = step_tokens[step_tokens.len() - 1] as usize;
-        let row_steps = match self.layout {
-            Layout::Trajectory => trajectory_steps.clone(),
-            Layout::Step => (0..=rewards.len() as u32).collect(),
-        };
 
         let mut table = Table::default();
         table.put(GROUP_TRAJECTORIES, self.group_offsets.clone());
@@ -736,6 +735,21 @@ mod tests {
         let batch = Batch::build(&[failed, unscored, empty, only_observations, kept], &[], &[]).unwrap();
         assert_eq!(batch.left_out, LeftOut { failed: 1, unscored: 1, empty: 2, dropped: 0 });
         assert_eq!(batch.episodes, [4]);
+    }
+
+    #[test]
+    fn a_conversation_that_went_on_without_its_oldest_turns_is_several_rows() {
+        let context = |mut step: Step, length: usize, begins_row| {
+            (step.context, step.begins_row) = (vec![7; length], begins_row);
+            step
+        };
+        let one = || step(1.0, &[Think, Action], &[-0.5, -0.25]);
+        let steps = vec![context(one(), 3, false), context(one(), 2, false), context(one(), 6, true), one()];
+        let batch = Batch::build(&[simple("a", "1", 1.0), episode("a", "2", steps)], &[], &[]).unwrap();
+        assert_eq!(batch.offsets(ROW_STEPS), [0, 1, 3, 5]);
+        assert_eq!(batch.offsets(TRAJECTORY_STEPS), [0, 1, 5]);
+        assert_eq!(batch.trained_rows(), [0, 1, 2]);
+        assert_eq!(batch.table.get(OBSERVATION_TOKENS.name()), Some(&Data::U32(vec![0, 3, 5, 6, 6])));
     }
 
     #[test]

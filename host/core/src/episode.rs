@@ -127,11 +127,19 @@ pub struct Step {
     /// What the environment answered.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub feedback: String,
+    /// In trajectory rows: a new row begins here, since the oldest turns were left out of what the policy read. It is no
+    /// more the continuation of what was sampled before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub begins_row: bool,
     /// The response's tokens.
     #[serde(default)]
     pub tokens: Tokens,
-    /// Ids of the environment's tokens that stand before the response in its row: the whole prompt in step rows, what
-    /// was added since the last response in trajectory rows. Not written to files.
+    /// How many ids of `context` are an earlier part of the episode, where a row begins in its middle. Not written to
+    /// files.
+    #[serde(skip)]
+    pub history: usize,
+    /// Ids of the environment's tokens that stand before the response in its row: the whole prompt in step rows and
+    /// where a row begins, what was added since the last response elsewhere. Not written to files.
     #[serde(skip)]
     pub context: Vec<u32>,
 }

@@ -2,9 +2,9 @@
 //! that one that is there is whole, whatever kills the run.
 
 mod best;
+mod schemes;
 
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
     path::{Path, PathBuf},
 };
@@ -14,17 +14,20 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 pub use best::Best;
+pub use schemes::Fate;
 
 use crate::{credit::Pipeline, critic::Learner, scoring::Teachers};
 
 /// Version of the files' meaning.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Folder of a checkpoint that holds the policy.
 const MODEL: &str = "model";
 /// Folder of a checkpoint that holds the teachers.
 const TEACHERS: &str = "teachers";
 /// Folder of the critic.
 const CRITIC: &str = "critic";
+/// The resolved configuration that a checkpoint was made with.
+const CONFIG: &str = "config.resolved.toml";
 /// Files of a model folder that belong to the tokenizer, copied as they are.
 const TOKENIZER_FILES: [&str; 8] = [
     "tokenizer.json",
@@ -45,8 +48,7 @@ pub struct Progress {
     pub iteration: u64,
     /// Optimiser steps taken.
     pub update: u64,
-    /// State of the schemes that have one, by what the run calls them: bytes in hexadecimal.
-    schemes: BTreeMap<String, String>,
+    schemes: Vec<schemes::Saved>,
 }
 
 /// A checkpoint on disk.
@@ -89,22 +91,15 @@ impl Checkpoint {
         Ok(Self { path, progress })
     }
 
-    /// Restores the optimiser and the schemes. A scheme whose state cannot be restored is an error: the run would go
-    /// on as another one.
-    pub fn restore(&self, optimizer: &mut Optimizer, pipeline: &mut Pipeline) -> Result<()> {
+    /// The configuration that it was made with.
+    pub fn config(&self) -> PathBuf {
+        self.path.join(CONFIG)
+    }
+
+    /// Restores the optimiser and the schemes, and says what became of each scheme's state.
+    pub fn restore(&self, optimizer: &mut Optimizer, pipeline: &mut Pipeline) -> Result<Vec<(String, Fate)>> {
         optimizer.load(&self.path.join("optimizer.safetensors"))?;
-        let mut states = self.progress.schemes.clone();
-        for scheme in pipeline.schemes_mut() {
-            if let Some(state) = states.remove(scheme.label()) {
-                let bytes =
-                    from_hex(&state).with_context(|| format!("the state of scheme `{}` is broken", scheme.label()))?;
-                scheme.restore(&bytes)?;
-            }
-        }
-        if let Some(label) = states.keys().next() {
-            bail!("the checkpoint has state of a scheme `{label}`, which the configuration does not name");
-        }
-        Ok(())
+        schemes::restore(&self.progress.schemes, pipeline)
     }
 }
 
@@ -119,16 +114,11 @@ pub fn save(
     optimizer: &Optimizer,
     critic: Option<&Learner>,
     pipeline: &mut Pipeline,
+    config: &str,
     iteration: u64,
     update: u64,
 ) -> Result<()> {
-    let mut progress = Progress { version: VERSION, iteration, update, schemes: BTreeMap::new() };
-    for scheme in pipeline.schemes_mut() {
-        let state = scheme.save()?;
-        if !state.is_empty() {
-            progress.schemes.insert(scheme.label().to_owned(), to_hex(&state));
-        }
-    }
+    let progress = Progress { version: VERSION, iteration, update, schemes: schemes::save(pipeline)? };
     let path = path_of(checkpoints, iteration);
     let aside = checkpoints.join(format!(".iteration_{iteration:06}.partial"));
     if aside.exists() {
@@ -145,6 +135,8 @@ pub fn save(
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         critic.save(&folder)?;
     }
+    let file = aside.join(CONFIG);
+    fs::write(&file, config).with_context(|| format!("cannot write {}", file.display()))?;
     let file = aside.join("progress.json");
     fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&progress)?))
         .with_context(|| format!("cannot write {}", file.display()))?;
@@ -218,26 +210,9 @@ fn sync_folder(folder: &Path) -> Result<()> {
     file.sync_all().with_context(|| format!("cannot sync {}", folder.display()))
 }
 
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Result<Vec<u8>> {
-    if !text.is_ascii() || !text.len().is_multiple_of(2) {
-        bail!("not hexadecimal");
-    }
-    (0..text.len() / 2).map(|i| Ok(u8::from_str_radix(&text[2 * i..2 * i + 2], 16)?)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hexadecimal_goes_both_ways_and_refuses_the_rest() {
-        assert_eq!(from_hex(&to_hex(&[0, 255, 16])).unwrap(), [0, 255, 16]);
-        assert!(from_hex("0g").is_err() && from_hex("0").is_err() && from_hex("é").is_err());
-    }
 
     #[test]
     fn a_partial_checkpoint_is_none() {

@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::error::{ConfigError, Problem};
 use super::path::{Path, Segment};
-use super::schema::{Config, Environment};
+use super::schema::{Config, Credit, Environment};
 use super::tree::Node;
 use super::{check, layers, set, validate, write};
 
@@ -20,6 +20,17 @@ pub struct Loaded {
     written: Node,
     /// All settings, defaults included, in the order of the schema.
     resolved: serde_json::Map<String, Json>,
+}
+
+/// A setting that two configurations differ in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its key, as `--set` writes it; `credit` is the order of the schemes, and `credit.NAME` one that came or went.
+    pub key: String,
+    /// Its value before, as TOML; none where it was not set.
+    pub old: Option<String>,
+    /// Its value now.
+    pub new: Option<String>,
 }
 
 /// Where a value comes from.
@@ -172,6 +183,47 @@ impl Loaded {
     /// The same, with the origin of each value behind it.
     pub fn show(&self) -> String {
         write::toml(&self.resolved, &|path| Some(self.origin_of(path).to_string()))
+    }
+
+    /// The settings that differ from those of an earlier configuration, in the order of the schema, then those that only
+    /// the earlier one has. Schemes are compared by what they are called, wherever they stand in the list.
+    pub fn changes_since(&self, earlier: &Self) -> Vec<Change> {
+        let (now, before) = (self.settings(earlier), earlier.settings(self));
+        let gone = before.iter().filter(|(key, _)| !now.iter().any(|(known, _)| known == key));
+        now.iter()
+            .chain(gone)
+            .filter_map(|(key, _)| {
+                let text = |settings: &[(String, Json)]| {
+                    let found = settings.iter().find(|(name, _)| name == key);
+                    found.map(|(_, value)| write::inline(value))
+                };
+                let change = Change { key: key.clone(), old: text(&before), new: text(&now) };
+                (change.old != change.new).then_some(change)
+            })
+            .collect()
+    }
+
+    /// All settings with their keys. A scheme that the other configuration has as well, of the same plugin, is one setting
+    /// for each of its keys, and every other scheme is one as a whole.
+    fn settings(&self, other: &Self) -> Vec<(String, Json)> {
+        let (mut settings, mut tables) = (Vec::new(), self.resolved.clone());
+        let entries = tables.remove("credit");
+        settings.extend(leaves(&tables));
+        let labels: Vec<&str> = self.config.credit.iter().map(Credit::label).collect();
+        settings.push(("credit".to_owned(), Json::from(labels)));
+        for (credit, entry) in
+            self.config.credit.iter().zip(entries.as_ref().and_then(Json::as_array).into_iter().flatten())
+        {
+            let path = Path::default().key("credit").key(credit.label());
+            let same = |theirs: &Credit| theirs.label() == credit.label() && theirs.plugin == credit.plugin;
+            match entry {
+                Json::Object(table) if other.config.credit.iter().any(same) => {
+                    settings.extend(leaves(table).into_iter().map(|(key, value)| (format!("{path}.{key}"), value)));
+                }
+                entry => settings.push((path.to_string(), entry.clone())),
+            }
+        }
+        settings
     }
 
     /// The keys whose values differ from those of another resolved configuration, in the order of the schema, then

@@ -23,9 +23,9 @@ mod validate;
 mod write;
 
 pub use error::ConfigError;
-pub use load::{Loaded, Origin};
+pub use load::{Change, Loaded, Origin};
 pub use schema::{
     Checkpoint, Config, Context, Create, Credit, Critic, CriticTrunk, Environment, Evaluation, Family, KeepRollouts,
-    Model, Objective, OnFailure, Optimizer, Parameters, Plugins, Prompt, Rollout, Run, Schedule, StateKey, Update,
-    WarmStart, json_schema,
+    Model, Objective, OnFailure, Optimizer, OverlongPrompt, Parameters, Plugins, Prompt, Rollout, Run, Schedule,
+    StateKey, Update, WarmStart, json_schema,
 };

@@ -22,7 +22,7 @@ use super::{
     stop::StopTexts,
     tokenizer::{Tokenizer, TokenizerError},
 };
-use crate::config::OnFailure;
+use crate::config::{OnFailure, OverlongPrompt};
 
 /// How often a failed episode is played again.
 const REPLAYS: u64 = 2;
@@ -83,6 +83,8 @@ pub struct Limits {
     pub max_episode_tokens: Option<usize>,
     /// The most tokens of a row.
     pub max_context: usize,
+    /// What happens where a prompt leaves no room for a response.
+    pub overlong_prompt: OverlongPrompt,
     /// The most steps of an episode.
     pub max_steps: usize,
     /// The most episodes that are sampled at once; none means all.
@@ -113,6 +115,28 @@ pub struct Played {
     pub cut_responses: usize,
     /// Attempts that failed.
     pub failed_attempts: usize,
+    /// What came of prompts that were too long.
+    pub overlong: Overlong,
+}
+
+/// What came of prompts that left no room for a response.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overlong {
+    /// Episodes that such a prompt ended.
+    pub ended: usize,
+    /// Prompts that turns were left out of.
+    pub shortened: usize,
+    /// Turns that were left out, each as often as a prompt dropped it.
+    pub dropped_turns: usize,
+}
+
+impl Overlong {
+    /// Adds other counts.
+    pub fn add(&mut self, other: Self) {
+        self.ended += other.ended;
+        self.shortened += other.shortened;
+        self.dropped_turns += other.dropped_turns;
+    }
 }
 
 /// Plays episodes.
@@ -164,6 +188,7 @@ impl Collector {
                     message.clone_from(why);
                     failed.push(index);
                 }
+                played.overlong.add(episode.overlong);
                 episodes[index] = Some(episode.finish(self.iteration, prompter));
             }
             played.failed_attempts += failed.len();
@@ -263,14 +288,20 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
-    use accredit_core::{episode::Status, rng::Purpose};
+    use accredit_core::{
+        batch::Batch,
+        episode::{Status, Step},
+        rng::Purpose,
+    };
     use accredit_environments::{Demonstration, Outcome, Task, Turn};
-    use accredit_torch::{Device, Model, ModelConfig, Shape, SpecialIds};
+    use accredit_plugin_api::columns::ROW_STEPS;
+    use accredit_torch::{Device, Model, ModelConfig, Shape, SpecialIds, Wanted};
 
     use super::*;
     use crate::{
         config::{Context, Prompt, Rollout},
         rollout::kinds::Tags,
+        scoring::Rows,
     };
 
     /// Ends after a step, or breaks in it while there are breakdowns left.
@@ -358,6 +389,7 @@ mod tests {
             max_tokens: 4,
             max_episode_tokens: None,
             max_context: 64,
+            overlong_prompt: OverlongPrompt::EndEpisode,
             max_steps: 2,
             max_num_seqs: None,
             threads: 1,
@@ -406,6 +438,77 @@ mod tests {
         assert!(played.episodes.iter().any(|episode| episode.status == Status::TruncatedLength));
     }
 
+    /// An episode that a prompt without room ends, and the same one with its oldest turns left out: in both contexts the
+    /// rows that would be trained fit, and the model gives their tokens the probabilities that the sampler gave them.
+    #[test]
+    fn turns_are_left_out_where_a_prompt_is_too_long_and_rows_are_what_was_sampled() {
+        for (context, window) in [(Context::Concat, 0), (Context::Window, 3)] {
+            let play = |max_context, overlong_prompt| {
+                let make: Make = Box::new(|| Ok(Box::new(Chatty::default()) as Box<dyn Environment>));
+                let limits = Limits { max_tokens: 9, max_context, max_steps: 9, overlong_prompt, ..limits() };
+                let config = Rollout { prompt: Prompt::Bare, context, window, ..Rollout::default() };
+                collect_with(&mut Collector::new(make, 1, false, FAILURES), &config, &limits).unwrap()
+            };
+            let (whole, _) = play(2048, OverlongPrompt::DropOldest);
+            assert_eq!(whole.overlong, Overlong::default());
+            let batch = Batch::build(&whole.episodes, &[], &[]).unwrap();
+            let rows = Rows::of(&batch, &whole.episodes);
+            // The longest prompt just fits, and leaves no room.
+            let sampled =
+                batch.step_sources().into_iter().map(|(e, s)| whole.episodes[e].steps[s].tokens.token_id.len());
+            let last = batch.offsets(ROW_STEPS)[1..].iter().map(|end| sampled.clone().nth(*end as usize - 1).unwrap());
+            let max_context = rows.all().iter().zip(last).map(|(row, last)| row.tokens.len() - last).max().unwrap();
+
+            let (ended, _) = play(max_context, OverlongPrompt::EndEpisode);
+            let cut = ended.episodes.iter().filter(|episode| episode.status == Status::TruncatedLength).count();
+            assert!(cut > 0, "{context:?}");
+            assert_eq!(ended.overlong, Overlong { ended: cut, ..Overlong::default() });
+
+            let (played, model) = play(max_context, OverlongPrompt::DropOldest);
+            assert!(played.episodes.iter().all(|episode| episode.status == Status::Completed), "{context:?}");
+            let Overlong { ended, shortened, dropped_turns } = played.overlong;
+            assert!(ended == 0 && shortened > 0 && dropped_turns >= shortened, "{:?}", played.overlong);
+            let batch = Batch::build(&played.episodes, &[], &[]).unwrap();
+            let rows = Rows::of(&batch, &played.episodes);
+            assert!(rows.all().iter().all(|row| row.tokens.len() <= max_context));
+            let sampled: Vec<f32> = played
+                .episodes
+                .iter()
+                .flat_map(|episode| &episode.steps)
+                .flat_map(|step| step.tokens.columns["sampler_logprob"].clone())
+                .collect();
+            let wanted = Wanted { logprob: true, ..Wanted::default() };
+            let scored = model.score(&rows.all(), wanted, 1.0, 0).unwrap().logprob;
+            assert_eq!(sampled.len(), scored.len());
+            assert!(sampled.iter().zip(&scored).all(|(a, b)| (a - b).abs() < 1e-4), "{context:?}");
+            if context == Context::Concat {
+                let begun: Vec<&Step> =
+                    played.episodes.iter().flat_map(|e| &e.steps).filter(|step| step.begins_row).collect();
+                assert_eq!((begun.len(), rows.all().len()), (shortened, played.episodes.len() + shortened));
+                for episode in &played.episodes {
+                    let first = &episode.steps[0].context;
+                    for (index, step) in episode.steps.iter().enumerate().filter(|(_, step)| step.begins_row) {
+                        let last = &episode.steps[index - 1].tokens.token_id;
+                        let before = &step.context[..step.history];
+                        assert!(before.starts_with(first) && before.ends_with(last), "an id changed");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_episode_ends_where_nothing_more_can_be_left_out() {
+        for context in [Context::Concat, Context::Window] {
+            let make: Make = Box::new(|| Ok(Box::new(Chatty::default()) as Box<dyn Environment>));
+            let limits =
+                Limits { max_context: 10, max_steps: 9, overlong_prompt: OverlongPrompt::DropOldest, ..limits() };
+            let played = collect(&mut Collector::new(make, 1, false, FAILURES), context, &limits).unwrap();
+            assert!(played.episodes.iter().all(|episode| episode.status == Status::TruncatedLength));
+            assert_eq!(played.overlong.ended, 6, "{:?}", played.overlong);
+        }
+    }
+
     /// Plays two groups of three with so many breakdowns.
     fn play(breakdowns: usize, panics: bool, on_failure: OnFailure, max_share: f64) -> Result<Played, CollectError> {
         let breakdowns = Arc::new(AtomicUsize::new(breakdowns));
@@ -418,11 +521,19 @@ mod tests {
 
     /// Plays two groups of three with a small model.
     fn collect(collector: &mut Collector, context: Context, limits: &Limits) -> Result<Played, CollectError> {
+        let config = Rollout { prompt: Prompt::Bare, context, ..Rollout::default() };
+        collect_with(collector, &config, limits).map(|(played, _)| played)
+    }
+
+    fn collect_with(
+        collector: &mut Collector,
+        config: &Rollout,
+        limits: &Limits,
+    ) -> Result<(Played, Model), CollectError> {
         let folder = tempfile::tempdir().unwrap();
         let tags = Tags::new("think", "answer").all();
         let tokenizer = Tokenizer::create(folder.path(), &["seed".to_owned()], &tags, 300).unwrap();
-        let config = Rollout { prompt: Prompt::Bare, context, ..Rollout::default() };
-        let prompter = Prompter::new(&config, &tokenizer.chat, "").unwrap();
+        let prompter = Prompter::new(config, &tokenizer.chat, "").unwrap();
         let shape = Shape {
             vocab_size: tokenizer.vocabulary(),
             hidden_size: 16,
@@ -433,7 +544,8 @@ mod tests {
         let model = Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 1, Device::CPU).unwrap();
         let plays: Vec<Play> = (0..6).map(|i| Play { group: i / 3, member: i % 3, seed: i / 3 }).collect();
         let noise = Stream::new(1, Purpose::Sampling);
-        collector.play(&model.sampler().unwrap(), &tokenizer, &prompter, &plays, limits, noise)
+        let played = collector.play(&model.sampler().unwrap(), &tokenizer, &prompter, &plays, limits, noise)?;
+        Ok((played, model))
     }
 
     fn failed(played: &Played) -> usize {

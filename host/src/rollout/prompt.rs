@@ -73,20 +73,26 @@ impl Prompter {
 
     /// The user turn of a step of this task, as text. `past` holds the episode so far.
     pub fn user_turn(&self, task: &str, past: &[Past], turn: &Turn) -> String {
+        self.user_turn_without(0, task, past, turn)
+    }
+
+    /// As [`Prompter::user_turn`], without the oldest so many of the turns that its window shows.
+    pub fn user_turn_without(&self, dropped: usize, task: &str, past: &[Past], turn: &Turn) -> String {
+        let shown = &past[past.len() - self.shown(past).saturating_sub(dropped)..];
         let (step, observation) = (past.len(), turn.observation.as_str());
         match (self.preset, self.context) {
             (Prompt::Bare, Context::Concat) => observation.to_owned(),
             (Prompt::Bare, Context::Window) => {
-                let mut text = self.history(past);
+                let mut text = history(shown, step);
                 text.push_str(observation);
                 text
             }
-            (Prompt::VerlAgent, _) => self.whole_turn(task, past, turn),
+            (Prompt::VerlAgent, _) => self.whole_turn(task, shown, step, turn),
             (Prompt::Ragen, context) => {
                 let mut text = String::new();
                 match (context, past.last()) {
                     (Context::Concat, Some(last)) => text.push_str(&format!("Reward:\n{}\n\n", last.reward)),
-                    (Context::Window, _) => text.push_str(&self.history(past)),
+                    (Context::Window, _) => text.push_str(&history(shown, step)),
                     (Context::Concat, None) => {}
                 }
                 text.push_str(&format!(
@@ -101,23 +107,22 @@ impl Prompter {
         }
     }
 
-    /// A prompt that needs no other one beside it.
-    fn whole_turn(&self, task: &str, past: &[Past], turn: &Turn) -> String {
+    /// A prompt that needs no other one beside it: that of step `step`, from 0, with the turns `shown`, the last ones.
+    fn whole_turn(&self, task: &str, shown: &[Past], step: usize, turn: &Turn) -> String {
         let mut text = format!("{}\n", self.instructions);
         if !task.is_empty() {
             text.push_str(&format!("Your task: {task}\n"));
         }
-        let shown = self.shown(past);
         if !shown.is_empty() {
-            let first = past.len() - shown.len();
+            let first = step - shown.len();
             let pairs = shown.iter().zip(first + 1..).map(|(turn, n)| {
                 let action = turn.action.as_deref().unwrap_or_default();
                 format!("[Observation {n}: '{}', Action {n}: '{action}']", turn.observation)
             });
             let pairs = pairs.collect::<Vec<_>>().join("\n");
-            text.push_str(&format!("Steps taken: {}. The last {} of them:\n{pairs}\n", past.len(), shown.len()));
+            text.push_str(&format!("Steps taken: {step}. The last {} of them:\n{pairs}\n", shown.len()));
         }
-        text.push_str(&format!("Now, at step {}, you observe:\n{}\n", past.len() + 1, turn.observation));
+        text.push_str(&format!("Now, at step {}, you observe:\n{}\n", step + 1, turn.observation));
         if !turn.actions.is_empty() {
             let actions = turn.actions.iter().map(|action| format!("'{action}'"));
             text.push_str(&format!("Actions that would be executed:\n{}\n", actions.collect::<Vec<_>>().join(",\n")));
@@ -127,19 +132,9 @@ impl Prompter {
         text
     }
 
-    /// The turns that a window shows.
-    fn shown<'a>(&self, past: &'a [Past]) -> &'a [Past] {
-        &past[past.len().saturating_sub(self.window)..]
-    }
-
-    fn history(&self, past: &[Past]) -> String {
-        let shown = self.shown(past);
-        let first = past.len() - shown.len();
-        let lines = shown.iter().enumerate().map(|(i, turn)| {
-            let action = turn.action.as_deref().unwrap_or("(none)");
-            format!("Observation {n}:\n{}\nAction {n}: {action}\n", turn.observation, n = first + i + 1)
-        });
-        lines.collect()
+    /// How many of the past turns a window shows.
+    pub fn shown(&self, past: &[Past]) -> usize {
+        past.len().min(self.window)
     }
 
     /// Ids that stand before a response: the whole prompt at the first step and in a window; else what comes after the
@@ -170,6 +165,16 @@ impl Prompter {
     pub fn step_rows(&self) -> bool {
         self.context == Context::Window
     }
+}
+
+/// The turns `shown`, the last ones before step `step`, from 0.
+fn history(shown: &[Past], step: usize) -> String {
+    let first = step - shown.len();
+    let lines = shown.iter().enumerate().map(|(i, turn)| {
+        let action = turn.action.as_deref().unwrap_or("(none)");
+        format!("Observation {n}:\n{}\nAction {n}: {action}\n", turn.observation, n = first + i + 1)
+    });
+    lines.collect()
 }
 
 #[cfg(test)]
@@ -269,6 +274,7 @@ mod tests {
         assert_eq!(user, "Observation 2:\n_PG\nAction 2: (none)\n__P");
         let ids = prompter.context(&tokenizer, &user, 2, Some(tokenizer.stop()[0])).unwrap();
         assert!(text(&tokenizer, &ids).starts_with("<|im_start|>user\nObservation 2"));
+        assert_eq!(prompter.user_turn_without(1, "", &past(), &turn("__P")), "__P");
     }
 
     #[test]

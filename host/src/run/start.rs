@@ -12,7 +12,11 @@ use accredit_plugin_api::Hook;
 use accredit_torch::{Critic, Device, Model, Optimizer, Sampling, Shape};
 use anyhow::{Context, Result, bail};
 
-use super::{Run, summary, warm_start};
+use super::{
+    Run,
+    changes::{self, Changes},
+    summary, warm_start,
+};
 use crate::{
     checkpoint::{self, Checkpoint},
     config::{Config, ConfigError, CriticTrunk, Loaded, Parameters, StateKey},
@@ -32,7 +36,7 @@ use crate::{
         tokenizer::Tokenizer,
     },
     scoring::Teachers,
-    telemetry::{Metrics, MetricsFile, RunFolder, environment, log},
+    telemetry::{Metrics, MetricsFile, RunFolder, environment, log, progress},
     update::{adamw, planned_updates},
 };
 
@@ -195,6 +199,7 @@ pub fn limits(config: &Config, policy: &Model) -> Limits {
         max_tokens: rollout.max_tokens,
         max_episode_tokens: rollout.max_episode_tokens,
         max_context: rollout.max_context.unwrap_or(limit).min(limit),
+        overlong_prompt: rollout.overlong_prompt,
         max_steps: rollout.max_steps,
         max_num_seqs: rollout.max_num_seqs,
         threads: config.run.threads,
@@ -308,6 +313,7 @@ impl Run {
             collector: collector(&config, setting)?,
             evaluator: evaluation.map(|evaluation| collector(&config, evaluation)).transpose()?,
             updates: updates.policy,
+            resolved: loaded.to_toml(),
             config,
             folder,
             _lock: lock,
@@ -333,15 +339,15 @@ impl Run {
     pub fn resume(path: &Path, sets: &[String], options: &Options) -> Result<Self> {
         let folder = RunFolder::open(path)?;
         let lock = folder.lock()?;
-        let before = Loaded::read(&[folder.config()], &[])?.config;
+        let checkpoint = Checkpoint::latest(&folder.checkpoints())?;
+        let before = Loaded::read(&[checkpoint.config()], &[])?;
         let loaded = Loaded::read(&[folder.config()], sets)?;
         let config = loaded.config.clone();
-        fixed(&before, &config)?;
+        changes::check(&before, &loaded)?;
         let setting = Setting::of(&loaded)?;
         let mut pipeline = load_pipeline(&loaded, &setting, options)?;
         let signals = Signals::of(&pipeline);
         let device = device_of(&loaded)?;
-        let checkpoint = Checkpoint::latest(&folder.checkpoints())?;
         let iteration = checkpoint.progress.iteration;
         if config.iterations < iteration {
             bail!("the run has done {iteration} iterations already, and `iterations` is {}", config.iterations);
@@ -366,8 +372,15 @@ impl Run {
             None
         };
         let mut optimizer = Optimizer::new(&policy, adamw(&config.optimizer))?;
-        checkpoint.restore(&mut optimizer, &mut pipeline)?;
+        let fates = checkpoint.restore(&mut optimizer, &mut pipeline)?;
         let updates = Updates::of(&config, signals);
+        let changes = Changes {
+            before: &before,
+            now: &loaded,
+            progress: &checkpoint.progress,
+            updates: [Updates::of(&before.config, signals).policy, updates.policy],
+        }
+        .describe(&fates);
         let critic = signals
             .critic
             .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
@@ -384,13 +397,17 @@ impl Run {
             folder.keep_config(iteration)?;
             std::fs::write(folder.config(), loaded.to_toml())
                 .with_context(|| format!("cannot write {}", folder.config().display()))?;
-            tracing::info!("from iteration {iteration} on: {}", sets.join(", "));
+        }
+        for line in changes {
+            tracing::info!("{line}");
+            progress::line(&line);
         }
         tracing::info!("going on at iteration {iteration} of {}", config.iterations);
         Ok(Self {
             collector,
             evaluator,
             updates: updates.policy,
+            resolved: loaded.to_toml(),
             metrics: MetricsFile::open(&folder.metrics(), iteration)?,
             config,
             folder,
@@ -411,34 +428,19 @@ impl Run {
     }
 }
 
-/// Refuses changes that a run that goes on cannot make: what its weights and its folder already are.
-fn fixed(before: &Config, now: &Config) -> Result<()> {
-    let changed = [
-        ("model.path", before.model.path != now.model.path),
-        ("model.create", before.model.create != now.model.create),
-        ("warm_start", before.warm_start != now.warm_start),
-        ("run.name", before.run.name != now.run.name),
-        ("run.folder", before.run.folder != now.run.folder),
-    ];
-    match changed.iter().find(|(_, changed)| *changed) {
-        Some((key, _)) => bail!("`{key}` cannot change when a run goes on; start another run for that"),
-        None => Ok(()),
-    }
-}
-
 fn held_out_count(config: &Config) -> usize {
     if config.evaluation.every == 0 { 0 } else { config.evaluation.tasks }
 }
 
 /// The optimiser steps that a run plans.
-struct Updates {
-    policy: u64,
+pub(super) struct Updates {
+    pub(super) policy: u64,
     critic: u64,
 }
 
 impl Updates {
     /// The policy makes none in the critic's warm-up.
-    fn of(config: &Config, signals: Signals) -> Self {
+    pub(super) fn of(config: &Config, signals: Signals) -> Self {
         let warmup = if signals.critic { config.critic.warmup } else { 0 };
         Self {
             policy: planned_updates(config.iterations.saturating_sub(warmup), &config.update),

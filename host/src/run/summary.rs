@@ -30,6 +30,9 @@ pub fn rollout(metrics: &mut Metrics, played: &Played) {
     let steps: usize = episodes.iter().map(|episode| episode.steps.len()).sum();
     metrics.put(names::EPISODES, episodes.len() as f64);
     metrics.put(names::SAMPLED_TOKENS, played.sampled_tokens as f64);
+    metrics.put(names::OVERLONG_ENDED, played.overlong.ended as f64);
+    metrics.put(names::OVERLONG_SHORTENED, played.overlong.shortened as f64);
+    metrics.put(names::OVERLONG_DROPPED_TURNS, played.overlong.dropped_turns as f64);
     metrics.put(names::REWARD, episodes.iter().map(|episode| reward_of(episode)).sum::<f64>() / count);
     metrics.put(names::SUCCESS, share(&episodes, |episode| episode.success == Some(true)));
     metrics.put(names::STEPS, steps as f64 / count);

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeSet;
 
-use accredit_core::{batch::Batch, episode::Trajectory};
+use accredit_core::{
+    batch::Batch,
+    episode::{Step, Trajectory},
+};
 use accredit_plugin_api::{
     Query, QueryPolicy,
     columns::{STEP_TOKENS, TEACHER_LOGPROB, TEACHER_TOP_K_LOGPROB, TOP_K_ID},
@@ -193,15 +196,18 @@ fn row_of<'a>(
     prompter: &Prompter,
 ) -> Result<Asked<'a>, TokenizerError> {
     let mut tokens = Vec::new();
-    let before = if prompter.step_rows() { &[] } else { &episode.steps[..step] };
-    for step in before {
+    // Where the row of the step begins, and what it begins with if that is the middle of the episode.
+    let begins = |step: &Step| prompter.step_rows() || step.begins_row;
+    let first = episode.steps[..=step].iter().rposition(begins).unwrap_or(0);
+    for step in &episode.steps[first..step] {
         tokens.extend(&step.context);
         tokens.extend(&step.tokens.token_id);
     }
+    tokens.extend(&episode.steps[step].context[..episode.steps[step].history]);
     let user = format!("{}{}", episode.steps[step].prompt, query.added);
     let ended = |ids: &[u32]| ids.last().copied().filter(|id| tokenizer.stop().contains(id));
-    let ended = before.last().and_then(|step| ended(&step.tokens.token_id));
-    tokens.extend(prompter.context(tokenizer, &user, before.len(), ended)?);
+    let ended = episode.steps[..step].last().and_then(|step| ended(&step.tokens.token_id));
+    tokens.extend(prompter.context(tokenizer, &user, step, ended)?);
     let start = tokens.len() as u32;
     match &query.target {
         None => tokens.extend(&episode.steps[step].tokens.token_id),
@@ -306,6 +312,31 @@ mod tests {
             for (asked, played) in column.iter().zip(&played) {
                 assert!((asked - played).abs() < 1e-5, "{column:?} {played:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_row_that_begins_in_the_middle_is_asked_about_as_it_was_played() {
+        let mut case = case(Context::Concat);
+        let steps = &mut case.episodes[0].steps;
+        let before = [steps[0].context.as_slice(), &steps[1].tokens.token_id].concat();
+        let added = case.prompter.context(&case.tokenizer, "__P", 2, Some(case.tokenizer.stop()[0])).unwrap();
+        let third = Step {
+            begins_row: true,
+            history: before.len(),
+            context: [before, added].concat(),
+            prompt: "__P".to_owned(),
+            ..steps[1].clone()
+        };
+        steps.push(third);
+        let batch = Batch::build(&case.episodes, &[], &[]).unwrap();
+        let rows = Rows::of(&batch, &case.episodes);
+        assert_eq!(rows.all().len(), 2);
+        let wanted = Wanted { logprob: true, ..Wanted::default() };
+        let played = case.model.score(&rows.all(), wanted, 1.0, 0).unwrap().logprob;
+        let (column, _) = ask(&case, &[query(2, "", None), query(1, "", None), query(0, "", None)]).unwrap();
+        for (asked, played) in column.iter().zip(&played) {
+            assert!((asked - played).abs() < 1e-5, "{column:?} {played:?}");
         }
     }
 

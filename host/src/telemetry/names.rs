@@ -20,6 +20,12 @@ pub const GROUPS_WITHOUT_SPREAD: &str = "episode/groups_without_spread";
 pub const LEFT_OUT: &str = "episode/left_out";
 /// Tokens that were sampled.
 pub const SAMPLED_TOKENS: &str = "rollout/sampled_tokens";
+/// Episodes that ended since a prompt left no room for a response.
+pub const OVERLONG_ENDED: &str = "rollout/overlong_prompts/ended";
+/// Prompts that turns were left out of, so that a response fits.
+pub const OVERLONG_SHORTENED: &str = "rollout/overlong_prompts/shortened";
+/// Turns that were left out, each once for every prompt that dropped it.
+pub const OVERLONG_DROPPED_TURNS: &str = "rollout/overlong_prompts/dropped_turns";
 /// Mean number of tokens of a response.
 pub const RESPONSE_LENGTH: &str = "response_length/mean";
 /// Share of responses that the limit of tokens cut.

@@ -84,7 +84,7 @@ impl Progress {
 }
 
 /// Writes a line to the error stream. One that cannot be written is lost, and the run goes on.
-fn line(message: &str) {
+pub fn line(message: &str) {
     let _ = writeln!(std::io::stderr(), "{message}");
 }
 

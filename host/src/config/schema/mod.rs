@@ -23,7 +23,7 @@ pub use credit::{Credit, Objective};
 pub use critic::{Critic, CriticTrunk};
 pub use environment::{Environment, OnFailure};
 pub use model::{Create, Family, Model};
-pub use rollout::{Context, Prompt, Rollout, StateKey};
+pub use rollout::{Context, OverlongPrompt, Prompt, Rollout, StateKey};
 pub use run::{Checkpoint, Evaluation, KeepRollouts, Plugins, Run};
 pub use update::{Optimizer, Schedule, Update};
 pub use warm_start::WarmStart;

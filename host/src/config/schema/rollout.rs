@@ -47,6 +47,8 @@ pub struct Rollout {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 2))]
     pub max_context: Option<usize>,
+    /// What happens where a prompt leaves no room for a response.
+    pub overlong_prompt: OverlongPrompt,
     /// The most tokens of all responses of an episode; left out, no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
@@ -94,6 +96,7 @@ impl Default for Rollout {
             stop: Vec::new(),
             max_tokens: 256,
             max_context: None,
+            overlong_prompt: OverlongPrompt::EndEpisode,
             max_episode_tokens: None,
             max_num_seqs: None,
             think_tag: "think".to_owned(),
@@ -115,6 +118,22 @@ pub enum Context {
     Concat,
     /// A prompt per step, with the last `window` turns; a row is a step.
     Window,
+}
+
+/// What happens where a prompt leaves no room for a response. Either way it is counted in the metrics
+/// `rollout/overlong_prompts/...`, and no id that was sampled or read is ever tokenised again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OverlongPrompt {
+    /// The episode ends there, as one that the limit of length truncated; a response has as many tokens as are left. An
+    /// episode whose first prompt is too long has no response, and is left out of the batch.
+    EndEpisode,
+    /// The oldest turns are left out until a response of `max_tokens` fits: with `context = "window"` turns of the window;
+    /// with `context = "concat"` a response and the observation that followed it, while the system text, the first
+    /// observation and the last response stay. A conversation then goes on in a new row, since its next response was
+    /// sampled after other ids than the row so far; responses are trained once, in the row in which they were sampled.
+    /// Where nothing more can be left out, it is as with `end_episode`.
+    DropOldest,
 }
 
 /// How observations become prompts.

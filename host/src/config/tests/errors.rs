@@ -78,7 +78,7 @@ error: unknown key `gruops` in `rollout`
   |
 2 | gruops = 8
   | ^^^^^^
-  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 13 more
+  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 14 more
   = hint: did you mean `groups`?
 
 error: unknown key `lr` in `rollout`
@@ -86,7 +86,7 @@ error: unknown key `lr` in `rollout`
   |
 3 | lr = 3
   | ^^
-  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 13 more
+  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 14 more
   = hint: `lr` is a key of `[warm_start]` and of `[optimizer]` and of `[critic]`
 
 error: unknown key `optimiser`
@@ -535,7 +535,7 @@ error: unknown key `gruops` in `rollout`
   |
   | --set rollout.gruops=1
   |               ^^^^^^
-  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 13 more
+  = expected one of `groups`, `group_size`, `max_steps`, `context`, `window`, `temperature`, `top_p`, `top_k` and 14 more
   = hint: did you mean `groups`?
 
 error: wrong type for `optimizer.lr`: found a string

@@ -252,6 +252,34 @@ fn differences_name_the_keys() {
 }
 
 #[test]
+fn changes_have_old_and_new_values_and_schemes_are_compared_by_name() {
+    let before = load("[[credit]]\nplugin = 'a'\nparams = { x = 1 }\n[[credit]]\nplugin = 'b'\n", &[]).unwrap();
+    let now = load(
+        "iterations = 7\nrun.name = 'n'\n[[credit]]\nplugin = 'c'\nname = 'b'\n[[credit]]\nplugin = 'a'\nparams = { x = 2 }\n",
+        &[],
+    )
+    .unwrap();
+    let shown: Vec<String> = now
+        .changes_since(&before)
+        .into_iter()
+        .map(|Change { key, old, new }| {
+            let text = |value: Option<String>| value.unwrap_or("-".to_owned());
+            format!("{key}: {} -> {}", text(old), text(new))
+        })
+        .collect();
+    let expected = [
+        "iterations: 100 -> 7",
+        "run.name: - -> \"n\"",
+        "credit: [\"a\", \"b\"] -> [\"b\", \"a\"]",
+        "credit.b: { plugin = \"b\", params = {}, mix = 1.0, shadow = false } -> { plugin = \"c\", name = \"b\", params = {}, \
+         mix = 1.0, shadow = false }",
+        "credit.a.params.x: 1 -> 2",
+    ];
+    assert_eq!(shown, expected);
+    assert_eq!(now.changes_since(&now), []);
+}
+
+#[test]
 fn others_say_what_is_wrong_with_their_keys() {
     let folder = folder(&[("a.toml", VALID)]);
     let sets = ["credit.acme.params.std=2".to_owned()];

@@ -7,7 +7,8 @@ use accredit_core::{
 use accredit_environments::{Outcome, Request, Task, Turn};
 use accredit_torch::{Ask, Generated, StopReason};
 
-use super::{CollectError, Limits, Play};
+use super::{CollectError, Limits, Overlong, Play};
+use crate::config::OverlongPrompt;
 use crate::rollout::{
     prompt::{Past, Prompter},
     tokenizer::Tokenizer,
@@ -24,6 +25,8 @@ pub(super) struct Live {
     steps: Vec<Step>,
     /// All ids of the row so far.
     row: Vec<u32>,
+    /// Where each response that the row holds begins in it.
+    responses: Vec<usize>,
     /// Tokens that were sampled.
     sampled: usize,
     /// The stop token of the last response; none if it ended without one.
@@ -33,8 +36,32 @@ pub(super) struct Live {
     terminal: bool,
     success: bool,
     out_of_room: bool,
+    /// What came of prompts that were too long.
+    pub(super) overlong: Overlong,
     /// Why it could not be played to its end.
     pub(super) failure: Option<String>,
+}
+
+/// What the policy is to read.
+struct Prompt {
+    /// The user turn as text.
+    user: String,
+    /// Ids of the conversation so far, as they were sampled and read.
+    before: Vec<u32>,
+    /// Ids of what is new.
+    added: Vec<u32>,
+    /// How many of the oldest turns are left out.
+    dropped: usize,
+}
+
+impl Prompt {
+    fn len(&self) -> usize {
+        self.before.len() + self.added.len()
+    }
+
+    fn ids(&self) -> Vec<u32> {
+        [self.before.as_slice(), &self.added].concat()
+    }
 }
 
 impl Live {
@@ -47,6 +74,8 @@ impl Live {
             past: Vec::new(),
             steps: Vec::new(),
             row: Vec::new(),
+            responses: Vec::new(),
+            overlong: Overlong::default(),
             sampled: 0,
             ended: None,
             cut: false,
@@ -86,26 +115,70 @@ impl Live {
         let Some(turn) = self.turn.as_ref().filter(|_| self.playing() && step < limits.max_steps) else {
             return Ok(None);
         };
-        let user = prompter.user_turn(&self.task.text, &self.past, turn);
-        let context = prompter.context(tokenizer, &user, step, self.ended)?;
-        if prompter.step_rows() {
-            self.row.clear();
-        }
-        self.row.extend(&context);
         let left = limits.max_episode_tokens.map_or(usize::MAX, |most| most.saturating_sub(self.sampled));
-        let max_new_tokens = limits.max_tokens.min(limits.max_context.saturating_sub(self.row.len())).min(left);
+        let wanted = limits.max_tokens.min(left);
+        let mut prompt = self.prompt(0, turn, tokenizer, prompter)?;
+        if limits.overlong_prompt == OverlongPrompt::DropOldest && wanted > 0 {
+            while prompt.len() + wanted > limits.max_context && prompt.dropped < self.droppable(prompter) {
+                prompt = self.prompt(prompt.dropped + 1, turn, tokenizer, prompter)?;
+            }
+        }
+        let max_new_tokens = wanted.min(limits.max_context.saturating_sub(prompt.len()));
         if max_new_tokens == 0 {
+            self.overlong.ended += usize::from(wanted > 0);
             self.out_of_room = true;
             return Ok(None);
         }
+        let begins_row = prompt.dropped > 0 && !prompter.step_rows();
         self.steps.push(Step {
             state: prompter.state(turn),
             observation: turn.observation.clone(),
-            prompt: user,
-            context,
+            begins_row,
+            history: if begins_row { prompt.before.len() } else { 0 },
+            context: if begins_row { prompt.ids() } else { prompt.added.clone() },
+            prompt: std::mem::take(&mut prompt.user),
             ..Step::default()
         });
+        self.take(&prompt, begins_row);
         Ok(Some(Ask { conversation: index, row: &self.row, noise: self.noise.with(step as u64), max_new_tokens }))
+    }
+
+    /// What the policy would read now, without its oldest so many turns.
+    fn prompt(
+        &self,
+        dropped: usize,
+        turn: &Turn,
+        tokenizer: &Tokenizer,
+        prompter: &Prompter,
+    ) -> Result<Prompt, CollectError> {
+        let user = prompter.user_turn_without(dropped, &self.task.text, &self.past, turn);
+        let added = prompter.context(tokenizer, &user, self.steps.len(), self.ended)?;
+        let before = match self.responses.get(dropped) {
+            _ if prompter.step_rows() => Vec::new(),
+            Some(kept) if dropped > 0 => [&self.row[..self.responses[0]], &self.row[*kept..]].concat(),
+            _ => self.row.clone(),
+        };
+        Ok(Prompt { user, before, added, dropped })
+    }
+
+    /// How many turns can be left out of what the policy reads next. A conversation keeps what it began with and the last
+    /// response, so that turns still alternate.
+    fn droppable(&self, prompter: &Prompter) -> usize {
+        if prompter.step_rows() { prompter.shown(&self.past) } else { self.responses.len().saturating_sub(1) }
+    }
+
+    /// Makes the row what the policy is asked to read.
+    fn take(&mut self, prompt: &Prompt, begins_row: bool) {
+        if begins_row {
+            let moved = self.responses[prompt.dropped] - self.responses[0];
+            self.responses.drain(..prompt.dropped);
+            self.responses.iter_mut().for_each(|response| *response -= moved);
+        }
+        if prompt.dropped > 0 {
+            self.overlong.shortened += 1;
+            self.overlong.dropped_turns += prompt.dropped;
+        }
+        self.row = prompt.ids();
     }
 
     /// Takes a response, and gives what the environment is to play.
@@ -120,6 +193,7 @@ impl Live {
         self.ended = answer.tokens.last().copied().filter(|_| answer.stop == StopReason::Stop);
         self.cut = answer.stop == StopReason::Length;
         self.sampled += answer.tokens.len();
+        self.responses.push(self.row.len());
         self.row.extend(&answer.tokens);
         let request = Request { index, action: parsed.action.clone(), response: parsed.text.clone() };
         if let Some(step) = self.steps.last_mut() {

@@ -1,15 +1,39 @@
-//! What models take in memory while they are trained: f32 throughout, whatever their files have.
+//! What models take in memory while they are trained. What is trained is kept in f32, the rest in what is computed with.
 
-/// Copies of the policy's weights: weights, gradient, two moments, and the sampler's.
-pub const POLICY: u64 = 5;
-/// The frozen reference.
-pub const REFERENCE: u64 = 1;
-/// A teacher that is a copy of the policy.
-pub const TEACHER: u64 = 1;
-/// A critic: weights, gradient and two moments.
-pub const CRITIC: u64 = 4;
+/// The policy's weights, as far as memory goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Weights {
+    /// All of them, an adapter's included.
+    pub all: u64,
+    /// Those that are trained.
+    pub trained: u64,
+    /// Bytes of a number that is computed with.
+    pub bytes: u64,
+}
 
-/// Bytes of so many copies of so many weights.
-pub fn bytes(weights: u64, copies: u64) -> u64 {
-    weights.saturating_mul(4 * copies)
+impl Weights {
+    /// Weights, gradient and two moments.
+    pub fn policy(self) -> u64 {
+        16 * self.trained + self.bytes * (self.all - self.trained)
+    }
+
+    /// The sampler's copy, which is there while episodes are played.
+    pub fn sampler(self) -> u64 {
+        self.bytes * self.all
+    }
+
+    /// The frozen reference, or a teacher that is a copy of the policy: what is not trained is shared.
+    pub fn reference(self) -> u64 {
+        self.bytes * self.trained
+    }
+
+    /// A teacher that is a moving average.
+    pub fn average(self) -> u64 {
+        4 * self.trained
+    }
+}
+
+/// A critic of so many weights: weights, gradient and two moments.
+pub fn critic(weights: u64) -> u64 {
+    16 * weights
 }

@@ -1,11 +1,13 @@
 //! A run. THE loop is [`Run::train`]: collect, score, credit, update, evaluate, report, save. Start reading there.
 
 mod changes;
+mod policy;
 mod start;
 pub mod stop;
 mod summary;
 mod warm_start;
 
+pub use policy::{adapter, tokenizer_folder};
 pub use start::{Options, evaluate_model, plan_text};
 pub use stop::watch_for_stop;
 

@@ -29,6 +29,21 @@ pub enum Model {
         #[arg(long, value_enum, default_value_t)]
         dtype: Choice,
     },
+    /// Write a whole model in a type of weights of your choice: of a checkpoint, which is f32, or of an adapter, which is
+    /// added to the model that it is for
+    #[cfg(feature = "torch")]
+    Export {
+        /// A Hugging Face model folder, or a folder of an adapter
+        model: PathBuf,
+        /// The folder to make
+        folder: PathBuf,
+        /// Type of the weights
+        #[arg(long, value_enum, default_value_t)]
+        dtype: ExportType,
+        /// Largest weights file, in GB
+        #[arg(long, default_value_t = 5.0, value_parser = positive)]
+        max_shard_size: f64,
+    },
     /// Show what a model is: architecture, sizes, types of weights, special tokens, and whether it can be trained
     Info {
         /// A Hugging Face model folder, or a GGUF file
@@ -53,15 +68,36 @@ pub enum Choice {
     Bf16,
 }
 
+/// The type of exported weights.
+#[cfg(feature = "torch")]
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum ExportType {
+    /// 16 bits with the range of f32
+    #[default]
+    Bf16,
+    /// 16 bits
+    F16,
+    /// 32 bits
+    F32,
+}
+
+#[cfg(feature = "torch")]
+fn positive(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|_| "expected a number".to_owned())?;
+    if number.is_finite() && number > 0.0 { Ok(number) } else { Err("expected a positive number".to_owned()) }
+}
+
 impl Model {
     pub fn run(self) -> Result<()> {
         match self {
             Self::Import { file, folder, dtype } => import(&file, &folder, dtype),
+            #[cfg(feature = "torch")]
+            Self::Export { model, folder, dtype, max_shard_size } => export(&model, &folder, dtype, max_shard_size),
             Self::Info { model, json } => {
                 let description = describe(&model)?;
                 let info = Info {
                     training: training(&description),
-                    training_bytes: TrainingBytes::of(description.parameters),
+                    training_bytes: TrainingBytes::of(&description),
                     description: &description,
                     is_folder: model.is_dir(),
                 };
@@ -99,6 +135,25 @@ fn import(file: &Path, folder: &Path, dtype: Choice) -> Result<()> {
     written?;
     let (weights, dtype) = (grouped(plan.weights()), dtype.name());
     // The result is the folder.
+    writeln!(io::stderr(), "{}: {weights} weights in {dtype}", folder.display()).or_else(|_| Ok(()))
+}
+
+#[cfg(feature = "torch")]
+fn export(model: &Path, folder: &Path, dtype: ExportType, max_shard_size: f64) -> Result<()> {
+    use accredit_torch::{DType, Device};
+    if folder.exists() {
+        anyhow::bail!("{} is there already; name a folder that is not", folder.display());
+    }
+    let dtype = match dtype {
+        ExportType::Bf16 => DType::BF16,
+        ExportType::F16 => DType::F16,
+        ExportType::F32 => DType::F32,
+    };
+    let tokenizer = crate::run::tokenizer_folder(model)?;
+    let policy = accredit_torch::Model::load(model, Device::CPU)?;
+    let weights = grouped(policy.merged_weight_count() as u64);
+    policy.export(folder, dtype, (max_shard_size * 1e9) as usize)?;
+    crate::checkpoint::copy_tokenizer(&tokenizer, folder)?;
     writeln!(io::stderr(), "{}: {weights} weights in {dtype}", folder.display()).or_else(|_| Ok(()))
 }
 
@@ -149,29 +204,70 @@ struct Info<'a> {
     is_folder: bool,
 }
 
-/// Bytes that copies of all weights take, which are f32 whatever the file has; what a micro-batch needs comes on top.
+/// Bytes that weights and their copies take; what a micro-batch needs comes on top.
 #[derive(Debug, Serialize)]
 struct TrainingBytes {
-    /// Weights, gradient, two moments, and the sampler's copy.
+    /// In f32, as on a CPU.
+    float32: Bytes,
+    /// In bf16 with f32 for what is trained, as on a GPU.
+    bfloat16: Bytes,
+    /// As `bfloat16`, where an adapter is trained: `[model.lora]` with its defaults.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lora: Option<Bytes>,
+}
+
+#[derive(Debug, Serialize)]
+struct Bytes {
+    /// Weights, gradient and two moments.
     policy: u64,
-    /// The frozen reference, where a scheme reads it.
+    /// The sampler's copy, while episodes are played.
+    sampler: u64,
+    /// The frozen reference, where a scheme reads it, or a teacher that is a copy.
     reference: u64,
-    /// A teacher that is a copy or a moving average of the policy, where a scheme asks one.
-    teacher: u64,
-    /// A critic with a trunk of its own: weights, gradient and two moments.
+    /// A teacher that is a moving average, where a scheme asks one.
+    average: u64,
+    /// A critic with a trunk of its own.
     critic: u64,
 }
 
 impl TrainingBytes {
-    fn of(parameters: u64) -> Self {
-        let copies = |copies| memory::bytes(parameters, copies);
+    fn of(description: &Description) -> Self {
+        let all = description.parameters;
+        let bytes = |trained, bytes, extra| Bytes::of(memory::Weights { all: all + extra, trained, bytes }, all);
+        let lora = adapter_weights(description).map(|adapter| bytes(adapter, 2, adapter));
+        Self { float32: bytes(all, 4, 0), bfloat16: bytes(all, 2, 0), lora }
+    }
+}
+
+impl Bytes {
+    fn of(weights: memory::Weights, critic: u64) -> Self {
         Self {
-            policy: copies(memory::POLICY),
-            reference: copies(memory::REFERENCE),
-            teacher: copies(memory::TEACHER),
-            critic: copies(memory::CRITIC),
+            policy: weights.policy(),
+            sampler: weights.sampler(),
+            reference: weights.reference(),
+            average: weights.average(),
+            critic: memory::critic(critic),
         }
     }
+
+    /// In GiB, in the order of the table's columns.
+    fn columns(&self) -> String {
+        let columns = [self.policy, self.sampler, self.reference, self.average, self.critic];
+        columns.map(|bytes| format!("{:>10.1}", bytes as f64 / f64::from(1 << 30))).concat()
+    }
+}
+
+/// Weights of an adapter with the defaults of `[model.lora]`.
+#[cfg(feature = "torch")]
+fn adapter_weights(description: &Description) -> Option<u64> {
+    let config = accredit_torch::ModelConfig::from_json(description.config.clone()).ok()?;
+    let trained = accredit_torch::Trained::Adapter(crate::run::adapter(&crate::config::Lora::default()));
+    accredit_torch::Model::weight_counts_of(config.shape(), &trained).ok().map(|(_, trained)| trained as u64)
+}
+
+#[cfg(not(feature = "torch"))]
+fn adapter_weights(_: &Description) -> Option<u64> {
+    None
 }
 
 impl Info<'_> {
@@ -196,12 +292,6 @@ impl Info<'_> {
         lines.extend(self.description.stop_tokens.iter().map(|token| ("stops at", token_text(token))));
         let template = if self.description.chat_template { "yes" } else { "no" };
         lines.push(("chat template", template.to_owned()));
-        let TrainingBytes { policy, reference, teacher, critic } = self.training_bytes;
-        let gibibytes = |bytes: u64| format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30));
-        lines.push(("training takes", format!("{}, and what a micro-batch needs", gibibytes(policy))));
-        for (what, bytes) in [("+ reference", reference), ("+ teacher", teacher), ("+ critic", critic)] {
-            lines.push((what, gibibytes(bytes)));
-        }
         match &self.training {
             Training::Yes => {
                 let imported =
@@ -211,7 +301,19 @@ impl Info<'_> {
             Training::No(problems) => lines.extend(problems.iter().map(|why| ("can be trained", format!("no: {why}")))),
             Training::Unknown(why) => lines.push(("can be trained", format!("not known: {why}"))),
         }
-        lines.iter().map(|(name, value)| format!("{name:<20} {value}\n")).collect()
+        let mut text: String = lines.iter().map(|(name, value)| format!("{name:<20} {value}\n")).collect();
+        text.push_str(
+            "\nGiB while it is trained, and what a micro-batch needs on top\n\
+             computing in            policy   sampler reference   average    critic\n",
+        );
+        let TrainingBytes { float32, bfloat16, lora } = &self.training_bytes;
+        let rows = [("float32", Some(float32)), ("bfloat16", Some(bfloat16)), ("bfloat16, lora", lora.as_ref())];
+        for (name, bytes) in rows {
+            if let Some(bytes) = bytes {
+                text.push_str(&format!("{name:<20}{}\n", bytes.columns()));
+            }
+        }
+        text
     }
 }
 

@@ -25,7 +25,7 @@ mod write;
 pub use error::ConfigError;
 pub use load::{Change, Loaded, Origin};
 pub use schema::{
-    Checkpoint, Config, Context, Create, Credit, Critic, CriticTrunk, Environment, Evaluation, Family, KeepRollouts,
-    Model, Objective, OnFailure, Optimizer, OverlongPrompt, Parameters, Plugins, Prompt, Rollout, Run, Schedule,
-    StateKey, Update, WarmStart, json_schema,
+    Checkpoint, Config, Context, Create, Credit, Critic, CriticTrunk, DType, Environment, Evaluation, Family,
+    KeepRollouts, Lora, Model, Objective, OnFailure, Optimizer, OverlongPrompt, Parameters, Plugins, Prompt, Rollout,
+    Run, Schedule, StateKey, Targets, Update, WarmStart, gradient_checkpointing, json_schema,
 };

@@ -44,6 +44,13 @@ impl Findings<'_> {
                 "expected `auto`, `cpu`, `cuda` or `cuda:N`",
             );
         }
+        if model.lora.is_some() && !model.frozen.is_empty() {
+            self.wrong(
+                "model.frozen",
+                "`model.frozen` has no meaning beside `model.lora`, which trains an adapter and no weight",
+                "expected one of them",
+            );
+        }
         if let Some(create) = &model.create {
             self.sizes(create);
         }

@@ -26,7 +26,7 @@ const FIXED: [(&str, &str); 3] = [
 ];
 
 /// Keys below [`FIXED`] that can change.
-const FREE: [&str; 3] = ["model.device", "run.threads", "run.rollouts"];
+const FREE: [&str; 4] = ["model.device", "model.dtype", "run.threads", "run.rollouts"];
 
 /// Keys that are read anew whenever they are used, and change nothing that is computed.
 const HOUSEKEEPING: [&str; 3] = ["checkpoint.", "run.rollouts", "plugins."];

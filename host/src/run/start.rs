@@ -15,6 +15,7 @@ use anyhow::{Context, Result, bail};
 use super::{
     Run,
     changes::{self, Changes},
+    policy::{self, Form},
     summary, warm_start,
 };
 use crate::{
@@ -150,11 +151,11 @@ fn collector(config: &Config, setting: &Setting) -> Result<Collector> {
 }
 
 /// Refuses a new model that this machine cannot hold, before anything is made.
-fn check_memory(loaded: &Loaded, device: Device, signals: Signals) -> Result<()> {
+fn check_memory(loaded: &Loaded, form: &Form, signals: Signals) -> Result<()> {
     let config = &loaded.config;
     let (None, Some(shape)) = (&config.model.path, shape(config)?) else { return Ok(()) };
-    let needed = bytes_of_weights(&shape, signals);
-    match machine_memory().filter(|_| device == Device::CPU) {
+    let needed = bytes_of_weights(weights_of(&shape, form)?, signals);
+    match machine_memory().filter(|_| form.device == Device::CPU) {
         Some(memory) if needed > memory => {
             let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
             let message = format!(
@@ -168,13 +169,15 @@ fn check_memory(loaded: &Loaded, device: Device, signals: Signals) -> Result<()>
     }
 }
 
-/// Bytes of all copies of the policy's weights: weights, gradient and two moments, the sampler's, and the reference.
-fn bytes_of_weights(shape: &Shape, signals: Signals) -> u64 {
-    memory::bytes(Model::weight_count_of(shape) as u64, weight_copies(signals))
+/// The policy's weights, as far as memory goes.
+fn weights_of(shape: &Shape, form: &Form) -> Result<memory::Weights> {
+    let (all, trained) = Model::weight_counts_of(shape, form.trained())?;
+    Ok(memory::Weights { all: all as u64, trained: trained as u64, bytes: form.dtype.bytes() as u64 })
 }
 
-fn weight_copies(signals: Signals) -> u64 {
-    memory::POLICY + if signals.reference() { memory::REFERENCE } else { 0 }
+/// Bytes of the policy, its sampler, and the reference.
+fn bytes_of_weights(weights: memory::Weights, signals: Signals) -> u64 {
+    weights.policy() + weights.sampler() + if signals.reference() { weights.reference() } else { 0 }
 }
 
 /// Bytes of memory that the machine has, where it says so.
@@ -246,15 +249,15 @@ impl Run {
         let name = options.name.clone().or_else(|| config.run.name.clone());
         let name = name.unwrap_or_else(|| jiff::Timestamp::now().strftime("%Y-%m-%d_%H-%M-%S").to_string());
         let existing = match &config.model.path {
-            Some(path) => Some((Tokenizer::load(path)?, trainable(Model::load(path, device)?, &config)?)),
+            Some(path) => Some((Tokenizer::load(&policy::tokenizer_folder(path)?)?, Model::load(path, Device::CPU)?)),
             None => None,
         };
-
-        check_memory(loaded, device, signals)?;
+        let form = Form::of(&config, device, config.model.path.as_deref())?;
+        check_memory(loaded, &form, signals)?;
         let folder = RunFolder::create(&config.run.folder, &name)?;
         let lock = folder.lock()?;
         let settings = (&setting, evaluation.as_ref());
-        let set_up = Self::set_up(loaded, settings, folder.clone(), existing, pipeline, signals, tasks, device, lock);
+        let set_up = Self::set_up(loaded, settings, folder.clone(), existing, pipeline, signals, tasks, form, lock);
         if set_up.is_err()
             && let Err(error) = folder.remove()
         {
@@ -274,13 +277,13 @@ impl Run {
         pipeline: Pipeline,
         signals: Signals,
         tasks: Tasks,
-        device: Device,
+        form: Form,
         lock: File,
     ) -> Result<Self> {
         let config = loaded.config.clone();
         std::fs::write(folder.config(), loaded.to_toml())
             .with_context(|| format!("cannot write {}", folder.config().display()))?;
-        let description = environment::describe(&pipeline, config.run.threads, &device.to_string())?;
+        let description = environment::describe(&pipeline, config.run.threads, &form.device.to_string())?;
         std::fs::write(folder.environment(), format!("{description:#}\n"))
             .with_context(|| format!("cannot write {}", folder.environment().display()))?;
         log::write_to(&folder.log())?;
@@ -290,15 +293,22 @@ impl Run {
             let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
             std::fs::create_dir_all(folder.tokenizer())?;
             if let Some(path) = &config.model.path {
-                checkpoint::copy_tokenizer(path, &folder.tokenizer())?;
+                checkpoint::copy_tokenizer(&policy::tokenizer_folder(path)?, &folder.tokenizer())?;
             }
             (tokenizer, prompter, policy, tasks)
         } else {
-            create(&config, setting, &folder, tasks, device)?
+            create(&config, setting, &folder, tasks, &form)?
         };
+        let mut policy = policy;
         if config.model.path.is_some() && config.warm_start.is_some() {
+            policy = form.to_warm(policy)?;
             warm(&config, setting, &policy, &tokenizer, &prompter, &mut tasks)?;
         }
+        // A warm start makes new weights, unless it trains an adapter.
+        let whole = config.model.path.as_deref().map(policy::whole).transpose()?;
+        let kept = whole.as_deref().filter(|_| config.warm_start.is_none() || policy.adapter().is_some());
+        let base = form.keep_base(&policy, kept, &folder.tokenizer(), &folder)?;
+        let policy = form.to_train(policy, &base)?;
         let reference = if signals.reference() {
             policy.save(&folder.reference())?;
             Some(policy.frozen_copy()?)
@@ -360,9 +370,12 @@ impl Run {
                 checkpoint.model().parent().unwrap_or(path).display()
             )
         };
-        let policy = trainable(Model::load(&checkpoint.model(), device).with_context(damaged)?, &config)?;
+        let (form, base) = (Form::of(&config, device, Some(&checkpoint.model()))?, folder.base());
+        let policy = Model::load_over(&checkpoint.model(), Some(&base), Device::CPU).with_context(damaged)?;
+        let policy = form.to_train(policy, &std::path::absolute(&base)?)?;
         let reference = if signals.reference() {
-            let model = Model::load(&folder.reference(), device)
+            let model = policy
+                .load_beside(&folder.reference(), false)
                 .with_context(|| format!("cannot read the reference model {}", folder.reference().display()))
                 .context(
                     "a scheme needs the frozen reference, which a run keeps if it was started with such a scheme",
@@ -385,7 +398,7 @@ impl Run {
             .critic
             .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
             .transpose()?;
-        let teachers = Teachers::load(&checkpoint.teachers(), device)?;
+        let teachers = Teachers::load(&checkpoint.teachers(), &policy)?;
         let evaluation = setting.of_evaluation(&loaded)?;
         let tasks = tasks(&loaded, &setting, evaluation.as_ref(), held_out_count(&config))?;
         let evaluator = evaluation.map(|evaluation| collector(&config, &evaluation)).transpose()?;
@@ -449,19 +462,13 @@ impl Updates {
     }
 }
 
-/// A model with room for gradients, as the configuration trains it.
-fn trainable(model: Model, config: &Config) -> Result<Model> {
-    let checkpointing = config.update.gradient_checkpointing(model.weight_count());
-    Ok(model.with_gradients()?.with_gradient_checkpointing(checkpointing))
-}
-
 /// Makes a model and its tokenizer from scratch, and warms it up where the configuration says so.
 fn create(
     config: &Config,
     setting: &Setting,
     folder: &RunFolder,
     mut tasks: Tasks,
-    device: Device,
+    form: &Form,
 ) -> Result<(Tokenizer, Prompter, Model, Tasks)> {
     let create = config.model.create.as_ref().context("there is no model")?;
     let instructions = setting.make()?.instructions();
@@ -469,8 +476,9 @@ fn create(
     let shown = warm_start::demonstrations(setting, config, &prompter, &mut tasks)?;
     let system = config.rollout.system.clone().unwrap_or(instructions.clone());
     let tokenizer = warm_start::make_tokenizer(&folder.tokenizer(), create, &prompter.tags.all(), &system, &shown)?;
-    let policy = trainable(warm_start::make_model(create, &tokenizer, config.seed, device)?, config)?;
+    let mut policy = warm_start::make_model(create, &tokenizer, config.seed)?;
     if let Some(warm) = &config.warm_start {
+        policy = form.to_warm(policy)?;
         warm_start::clone_expert(&policy, warm, config, &tokenizer, &prompter, &shown)?;
     }
     Ok((tokenizer, prompter, policy, tasks))
@@ -500,8 +508,8 @@ pub fn evaluate_model(loaded: &Loaded, model: &Path) -> Result<Metrics> {
     if !model.join("config.json").is_file() && model.join("model").is_dir() {
         bail!("{} is a checkpoint; its model is in {}", model.display(), model.join("model").display());
     }
-    let tokenizer = Tokenizer::load(model)?;
-    let policy = Model::load(model, device)?;
+    let tokenizer = Tokenizer::load(&policy::tokenizer_folder(model)?)?;
+    let policy = Form::of(config, device, Some(model))?.frozen(Model::load(model, Device::CPU)?)?;
     let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
     let evaluation = setting.of_evaluation(loaded)?;
     let judge = evaluation.as_ref().unwrap_or(&setting);
@@ -560,20 +568,21 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
         return Ok(text);
     };
     let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
-    let weights = Model::weight_count_of(&shape);
+    // Whether there is a GPU is found out when the run begins.
+    let device = if config.model.device == "auto" { Device::CPU } else { device_of(loaded)? };
+    let form = Form::of(config, device, config.model.path.as_deref())?;
+    let weights = weights_of(&shape, &form)?;
     text.push_str(&format!(
-        "memory\n  {weights} weights of 4 bytes, {} copies: {:.1} MiB, and what {} tokens need at once\n",
-        weight_copies(signals),
-        mebibytes(bytes_of_weights(&shape, signals)),
+        "memory\n  {} weights, {} of them trained, computing in {}: {:.1} MiB, and what {} tokens need at once\n",
+        weights.all,
+        weights.trained,
+        form.dtype,
+        mebibytes(bytes_of_weights(weights, signals)),
         config.update.micro_batch_tokens
     ));
     if signals.critic {
         let weights = Critic::weight_count_of(&shape, config.critic.trunk == CriticTrunk::Copy);
-        text.push_str(&format!(
-            "  critic: {weights} weights of 4 bytes, {} copies: {:.1} MiB\n",
-            memory::CRITIC,
-            mebibytes(memory::bytes(weights as u64, memory::CRITIC))
-        ));
+        text.push_str(&format!("  critic: {weights} weights: {:.1} MiB\n", mebibytes(memory::critic(weights as u64))));
     }
     Ok(text)
 }
@@ -593,7 +602,7 @@ fn describe_critic(config: &Config) -> String {
 /// The shape of the configuration's model. The tokenizer of a new model may turn out smaller.
 fn shape(config: &Config) -> Result<Option<Shape>> {
     Ok(match (&config.model.path, &config.model.create) {
-        (Some(path), _) => Some(accredit_torch::ModelConfig::load(path)?.shape().clone()),
+        (Some(path), _) => Some(accredit_torch::ModelConfig::load(&policy::whole(path)?)?.shape().clone()),
         (None, Some(create)) => Some(warm_start::shape(create, create.vocab_size)),
         (None, None) => None,
     })

@@ -94,11 +94,11 @@ pub fn shape(create: &Create, vocab_size: usize) -> Shape {
 }
 
 /// A new model for a tokenizer.
-pub fn make_model(create: &Create, tokenizer: &Tokenizer, seed: u64, device: Device) -> Result<Model> {
+pub fn make_model(create: &Create, tokenizer: &Tokenizer, seed: u64) -> Result<Model> {
     let shape = shape(create, tokenizer.vocabulary());
     let special = SpecialIds { bos: None, eos: tokenizer.stop().to_vec(), pad: tokenizer.pad() };
     let seed = Stream::new(seed, Purpose::Weights).seed();
-    Ok(Model::create(ModelConfig::new(shape, special)?, seed, device)?)
+    Ok(Model::create(ModelConfig::new(shape, special)?, seed, Device::CPU)?)
 }
 
 /// Clones the demonstrations into the model, and gives the loss of the last step.

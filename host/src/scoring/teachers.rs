@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use accredit_plugin_api::{Query, QueryPolicy};
-use accredit_torch::{Device, Error, Model};
+use accredit_torch::{Error, Model};
 use anyhow::{Context, Result, bail};
 
 /// The teachers of a run.
@@ -24,7 +24,8 @@ impl Teachers {
     pub fn make(&mut self, queries: &[Query], policy: &Model) -> Result<(), Error> {
         for query in queries {
             if query.policy != QueryPolicy::Current && self.find(query.policy).is_none() {
-                self.list.push(Teacher { policy: query.policy, model: policy.frozen_copy()? });
+                let model = if is_average(query.policy) { policy.precise_copy()? } else { policy.frozen_copy()? };
+                self.list.push(Teacher { policy: query.policy, model });
             }
         }
         Ok(())
@@ -56,21 +57,26 @@ impl Teachers {
         self.list.iter().try_for_each(|teacher| teacher.model.save(&folder.join(folder_name(teacher.policy))))
     }
 
-    /// Reads what [`Teachers::save`] wrote; no folder means no teacher.
-    pub fn load(folder: &Path, device: Device) -> Result<Self> {
+    /// Reads what [`Teachers::save`] wrote, for the same policy later; no folder means no teacher.
+    pub fn load(folder: &Path, policy: &Model) -> Result<Self> {
         let mut list = Vec::new();
         if folder.is_dir() {
             for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
                 let path = entry.with_context(|| format!("cannot read {}", folder.display()))?.path();
                 let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let Some(policy) = policy_of(&name) else {
+                let Some(wanted) = policy_of(&name) else {
                     bail!("{}: no teacher is called so", path.display());
                 };
-                list.push(Teacher { policy, model: Model::load(&path, device)? });
+                list.push(Teacher { policy: wanted, model: policy.load_beside(&path, is_average(wanted))? });
             }
         }
         Ok(Self { list })
     }
+}
+
+/// Whether a teacher moves in steps that are too small for the precision of what is computed with.
+fn is_average(policy: QueryPolicy) -> bool {
+    matches!(policy, QueryPolicy::MovingAverage { .. })
 }
 
 /// Name of a teacher's folder. A rate stands as its bits, so that it is read back as it was.
@@ -92,7 +98,7 @@ fn policy_of(name: &str) -> Option<QueryPolicy> {
 
 #[cfg(test)]
 mod tests {
-    use accredit_torch::{ModelConfig, Row, Shape, SpecialIds, Wanted};
+    use accredit_torch::{Device, ModelConfig, Row, Shape, SpecialIds, Wanted};
 
     use super::*;
 
@@ -137,12 +143,12 @@ mod tests {
         teachers.make(&policies.map(query), &before).unwrap();
         teachers.follow(&after, 1).unwrap();
         teachers.save(folder.path()).unwrap();
-        let back = Teachers::load(folder.path(), Device::CPU).unwrap();
+        let back = Teachers::load(folder.path(), &after).unwrap();
         for policy in policies {
             assert_eq!(logprobs(back.scorer(policy, &after)), logprobs(teachers.scorer(policy, &after)));
         }
-        assert!(Teachers::load(&folder.path().join("none"), Device::CPU).unwrap().list.is_empty());
+        assert!(Teachers::load(&folder.path().join("none"), &after).unwrap().list.is_empty());
         fs::create_dir(folder.path().join("other")).unwrap();
-        assert!(Teachers::load(folder.path(), Device::CPU).unwrap_err().to_string().contains("other"));
+        assert!(Teachers::load(folder.path(), &after).unwrap_err().to_string().contains("other"));
     }
 }

@@ -114,6 +114,11 @@ impl RunFolder {
         self.path.join("reference")
     }
 
+    /// What lies under the policy's adapter, where it has one.
+    pub fn base(&self) -> PathBuf {
+        self.path.join("base")
+    }
+
     /// The tokenizer that was made for a new model, while there is no checkpoint yet.
     pub fn tokenizer(&self) -> PathBuf {
         self.path.join("tokenizer")

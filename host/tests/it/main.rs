@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(feature = "torch")]
+mod adapters;
+#[cfg(feature = "torch")]
 mod configs;
 mod credit;
 #[cfg(feature = "torch")]

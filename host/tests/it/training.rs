@@ -88,6 +88,10 @@ impl Bench {
         Self { folder }
     }
 
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_accredit"));
         command.current_dir(self.folder.path()).args(arguments);

@@ -198,7 +198,9 @@ impl AdapterConfig {
         };
         let mut targets = Vec::new();
         for name in names {
-            match Target::of_name(&name) {
+            // PEFT may name each layer's by its place; which are there is seen by the tensors.
+            match Target::of_name(name.rsplit('.').next().unwrap_or(&name)) {
+                Some(target) if targets.contains(&target) => {}
                 Some(target) => targets.push(target),
                 None => return wrong(format!("target_modules: \"{name}\" is not one of {}", target_names())),
             }

@@ -339,6 +339,12 @@ impl Model {
         self.weights.layout().count_own()
     }
 
+    /// Number of weights of what [`Model::export`] writes.
+    pub fn merged_weight_count(&self) -> usize {
+        let adapter = if self.adapter.is_some() { self.weights.layout().count_own() } else { 0 };
+        self.weight_count() - adapter
+    }
+
     /// Number of weights of a model of this shape, and how many of them are trained. Errors: names of frozen weights that
     /// do not fit.
     pub fn weight_counts_of(shape: &Shape, trained: &Trained) -> Result<(usize, usize)> {

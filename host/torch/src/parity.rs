@@ -16,6 +16,8 @@ use crate::rotary::Rotary;
 use crate::{Row, Wanted};
 
 const FIXTURES: [&str; 5] = ["tied", "untied", "qwen3", "llama", "llama3"];
+/// Adapters that PEFT saved, and the models that they are for.
+const ADAPTERS: [(&str, &str); 2] = [("lora", "untied"), ("rslora", "qwen3")];
 const TOLERANCE: f64 = 1e-4;
 
 /// A model, the token ids `[rows, tokens]` and transformers' logits `[rows, tokens, vocabulary]`.
@@ -30,14 +32,17 @@ fn folder(name: &str) -> PathBuf {
 }
 
 fn fixtures() -> impl Iterator<Item = Fixture> {
-    FIXTURES.into_iter().map(|name| {
-        let folder = folder(name);
+    let alone = FIXTURES.into_iter().map(|name| (name, Model::load(&folder(name), Device::CPU)));
+    let adapted = ADAPTERS.into_iter().map(|(name, base)| {
+        let model = Model::load_over(&folder(name), Some(&folder(base)), Device::CPU);
+        (name, model)
+    });
+    alone.chain(adapted).map(|(name, model)| {
         let mut expected: HashMap<_, _> =
-            Tensor::read_safetensors(folder.join("expected.safetensors")).unwrap().into_iter().collect();
+            Tensor::read_safetensors(folder(name).join("expected.safetensors")).unwrap().into_iter().collect();
         let ids: Vec<Vec<i64>> = expected.remove("ids").unwrap().try_into().unwrap();
         let ids = ids.iter().map(|row| row.iter().map(|id| *id as u32).collect()).collect();
-        let model = Model::load(&folder, Device::CPU).unwrap();
-        Fixture { model, ids, logits: expected.remove("logits").unwrap() }
+        Fixture { model: model.unwrap(), ids, logits: expected.remove("logits").unwrap() }
     })
 }
 

@@ -22,10 +22,10 @@ pub(super) use credit::short_name;
 pub use credit::{Credit, Objective};
 pub use critic::{Critic, CriticTrunk};
 pub use environment::{Environment, OnFailure};
-pub use model::{Create, Family, Model};
+pub use model::{Create, DType, Family, Lora, Model, Targets};
 pub use rollout::{Context, OverlongPrompt, Prompt, Rollout, StateKey};
 pub use run::{Checkpoint, Evaluation, KeepRollouts, Plugins, Run};
-pub use update::{Optimizer, Schedule, Update};
+pub use update::{Optimizer, Schedule, Update, gradient_checkpointing};
 pub use warm_start::WarmStart;
 
 /// Parameters that belong to a plugin or an environment: the host hands them over as they are.

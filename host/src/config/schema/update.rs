@@ -65,11 +65,9 @@ pub enum Schedule {
 /// Models of so many weights and more use gradient checkpointing where the configuration does not say it.
 const LARGE: usize = 100_000_000;
 
-impl Update {
-    /// Whether a model of so many weights is trained with gradient checkpointing.
-    pub fn gradient_checkpointing(&self, weights: usize) -> bool {
-        self.gradient_checkpointing.unwrap_or(weights >= LARGE)
-    }
+/// Whether a model of so many weights is trained with gradient checkpointing.
+pub fn gradient_checkpointing(set: Option<bool>, weights: usize) -> bool {
+    set.unwrap_or(weights >= LARGE)
 }
 
 /// How a batch is cut into optimiser steps.

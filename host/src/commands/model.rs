@@ -94,8 +94,10 @@ impl Model {
             #[cfg(feature = "torch")]
             Self::Export { model, folder, dtype, max_shard_size } => export(&model, &folder, dtype, max_shard_size),
             Self::Info { model, json } => {
-                let description = describe(&model)?;
+                let (whole, adapter) = adapter_of(&model)?;
+                let description = describe(&whole)?;
                 let info = Info {
+                    adapter,
                     training: training(&description),
                     training_bytes: TrainingBytes::of(&description),
                     description: &description,
@@ -197,6 +199,9 @@ fn trainer(_: &Description) -> Option<Result<(), String>> {
 struct Info<'a> {
     #[serde(flatten)]
     description: &'a Description,
+    /// What the folder adds to the model that is described.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    adapter: Option<String>,
     training: Training,
     training_bytes: TrainingBytes,
     /// Training takes folders only.
@@ -250,11 +255,31 @@ impl Bytes {
         }
     }
 
-    /// In GiB, in the order of the table's columns.
-    fn columns(&self) -> String {
+    /// In a unit, in the order of the table's columns.
+    fn columns(&self, unit: u64) -> String {
         let columns = [self.policy, self.sampler, self.reference, self.average, self.critic];
-        columns.map(|bytes| format!("{:>10.1}", bytes as f64 / f64::from(1 << 30))).concat()
+        columns.map(|bytes| format!("{:>10.1}", bytes as f64 / unit as f64)).concat()
     }
+}
+
+/// The whole model of a folder, and what it adds to it: the folder itself, unless it is that of an adapter.
+#[cfg(feature = "torch")]
+fn adapter_of(model: &Path) -> Result<(PathBuf, Option<String>)> {
+    use accredit_torch::AdapterConfig;
+    if !AdapterConfig::is_in(model) {
+        return Ok((model.to_owned(), None));
+    }
+    let AdapterConfig { lora, base } = AdapterConfig::load(model)?;
+    let targets: Vec<&str> = lora.targets.iter().map(|target| target.name()).collect();
+    let (rank, alpha) = (lora.rank, lora.alpha);
+    let text = format!("rank {rank}, alpha {alpha}, on {}; for {}", targets.join(", "), base.display());
+    Ok((base, Some(text)))
+}
+
+#[cfg(not(feature = "torch"))]
+#[expect(clippy::unnecessary_wraps, reason = "a program without libtorch knows no adapters")]
+fn adapter_of(model: &Path) -> Result<(PathBuf, Option<String>)> {
+    Ok((model.to_owned(), None))
 }
 
 /// Weights of an adapter with the defaults of `[model.lora]`.
@@ -280,6 +305,7 @@ impl Info<'_> {
             ("parameters", grouped(self.description.parameters)),
             ("on disk", format!("{} bytes", grouped(self.description.bytes_on_disk))),
         ];
+        lines.extend(self.adapter.iter().map(|adapter| ("adapter", adapter.clone())));
         for weights in &self.description.weights {
             let (parameters, tensors) = (grouped(weights.parameters), weights.tensors);
             lines.push(("weights", format!("{parameters} in {} ({tensors} tensors)", weights.dtype)));
@@ -302,15 +328,17 @@ impl Info<'_> {
             Training::Unknown(why) => lines.push(("can be trained", format!("not known: {why}"))),
         }
         let mut text: String = lines.iter().map(|(name, value)| format!("{name:<20} {value}\n")).collect();
-        text.push_str(
-            "\nGiB while it is trained, and what a micro-batch needs on top\n\
-             computing in            policy   sampler reference   average    critic\n",
-        );
+        let (unit, name) =
+            if self.training_bytes.float32.policy < 1 << 30 { (1 << 20, "MiB") } else { (1 << 30, "GiB") };
+        text.push_str(&format!(
+            "\n{name} while it is trained, and what a micro-batch needs on top\n\
+             computing in            policy   sampler reference   average    critic\n"
+        ));
         let TrainingBytes { float32, bfloat16, lora } = &self.training_bytes;
         let rows = [("float32", Some(float32)), ("bfloat16", Some(bfloat16)), ("bfloat16, lora", lora.as_ref())];
         for (name, bytes) in rows {
             if let Some(bytes) = bytes {
-                text.push_str(&format!("{name:<20}{}\n", bytes.columns()));
+                text.push_str(&format!("{name:<20}{}\n", bytes.columns(unit)));
             }
         }
         text

@@ -25,7 +25,7 @@ mod write;
 pub use error::ConfigError;
 pub use load::{Loaded, Origin};
 pub use schema::{
-    Checkpoint, Config, Context, Create, Credit, Critic, CriticTrunk, Environment, Evaluation, Family, KeepRollouts,
-    Model, Objective, OnFailure, Optimizer, Parameters, Plugins, Prompt, Rollout, Run, Schedule, StateKey, Update,
-    WarmStart, json_schema,
+    Checkpoint, Config, Context, Create, Credit, Critic, CriticTrunk, Environment, Evaluation, Family, Judge,
+    KeepRollouts, Model, Objective, OnFailure, Optimizer, Parameters, Plugins, Prompt, Rollout, Run, Schedule,
+    StateKey, Update, WarmStart, json_schema,
 };

@@ -24,6 +24,15 @@ with attributes what it has beside observations: `states`, `expert` and `answers
 comes with it, `tasks` is how many tasks there are. An instance plays one episode after another; equal seeds start equal
 episodes. `close`, where there is one, is called at the end.
 
+A judge is a class with `judge` in place of `reset` and `step`, named in the table `[judge]` of a configuration:
+
+    class Strict:
+        def judge(self, prompt, episode, successful):
+            return "" if episode["success"] else "It took too long."
+
+It says in words what was good and bad about an episode. `prompt` is the question as text, as a language model is asked it;
+`episode` and `successful` (None where there is none) are dicts, see PROTOCOL.md.
+
 Environments that are here already: `python -m accredit_env gymnasium` (or textworld, scienceworld, alfworld), or of your
 own: `python -m accredit_env FILE.py:CLASS`. `--http PORT` serves a server instead.
 """
@@ -129,8 +138,13 @@ class Client:
         self.environments = {}
         self.used = time.monotonic()
 
+    def one(self):
+        return self.spare[0] if self.spare else next(iter(self.environments.values()))
+
     def describe(self):
-        environment = self.spare[0] if self.spare else next(iter(self.environments.values()))
+        environment = self.one()
+        if hasattr(environment, "judge"):
+            return {"protocol": PROTOCOL, "instructions": "", "judges": True}
         answer = {"protocol": PROTOCOL, "instructions": text(environment.instructions, "instructions")}
         for name in ("states", "expert", "answers"):
             answer[name] = bool(getattr(environment, name, False))
@@ -148,6 +162,12 @@ class Client:
             raise Refusal(f"there is no environment `{request['id']}` here: `reset` comes before `step`")
         answer = environment.step(request.get("action"), request.get("response", ""))
         return checked(answer, STEP, ("observation", "reward", "terminal", "success"))
+
+    def judge(self, request):
+        judge = self.one()
+        if not hasattr(judge, "judge"):
+            raise Refusal("this is an environment and no judge")
+        return {"text": text(judge.judge(request["prompt"], request["episode"], request.get("successful")), "text")}
 
     def close(self, request):
         environment = self.environments.pop(request["id"], None)
@@ -188,7 +208,7 @@ class Server:
             operation = request.get("op")
             if operation == "hello":
                 answer = self.hello(name, request)
-            elif operation not in ("reset", "step", "close"):
+            elif operation not in ("reset", "step", "close", "judge"):
                 raise Refusal(f"there is no operation {operation!r}")
             elif name not in self.clients:
                 raise Refusal("`hello` comes first")
@@ -614,6 +634,7 @@ def selftest():
         assert "no environment `a`" in ask({"op": "step", "id": "a", "action": "1"})[0]["error"]
         assert send({"message": 8, "client": "you", "requests": [{"op": "close", "id": "a"}]})[0]["answers"][0]["error"]
         assert "no operation" in ask({"op": "dance"})[0]["error"]
+        assert "no judge" in ask({"op": "judge", "prompt": "", "episode": {}})[0]["error"]
 
     def start(*more):
         command = [sys.executable, os.path.abspath(__file__), os.path.abspath(__file__) + ":Count", *more]

@@ -1,6 +1,8 @@
 //! Text environments for agents: the trait that they share ([`Environment`]), the registry that makes one by its name
 //! ([`make`]), the pool that plays many in threads ([`Pool`]), and the replay of recorded traces ([`traces`]).
 //!
+//! Beside them stands the [`Judge`], a program or a server that says in words what was good about an episode.
+//!
 //! Open `environment.rs` first, then `frozen_lake.rs` for a whole environment. To add one: a module with its settings
 //! and its rules, and a line in the table of `registry.rs`.
 //!
@@ -27,5 +29,6 @@ mod webshop;
 
 pub use environment::{Demonstration, Environment, Outcome, Task, Traits, Turn};
 pub use error::EnvironmentError;
+pub use outside::{Judge, JudgeError, JudgeSettings, Judges, Limits, Question};
 pub use pool::{Failure, FailureKind, Pool, Request};
 pub use registry::{make, names, schema, summary, traits};

@@ -7,11 +7,16 @@
 //! all requests that wait at that moment as one message. How many can wait is how many threads the host's pool has:
 //! `threads` under `[environment]`.
 //!
+//! A judge (`judge.rs`) is played by nobody: it is asked about episodes. As a program it has workers like an environment's;
+//! as a model behind a server it is asked over the same HTTP client.
+//!
 //! An episode lives in the link that started it. If that breaks, its episodes fail with the reason; the worker makes
 //! another link for the next ones.
 
+mod chat;
 mod child;
 pub(crate) mod http;
+mod judge;
 mod link;
 mod message;
 mod openenv;
@@ -21,6 +26,9 @@ mod worker;
 mod workers;
 
 use std::sync::Arc;
+
+pub use judge::{Judge, JudgeError, JudgeSettings, Judges, Question};
+pub use settings::Limits;
 
 use crate::{Demonstration, Environment, EnvironmentError, Outcome, Task, Turn};
 use message::{Played, Request, Started};

@@ -8,6 +8,7 @@
 //! | [`plugin`] | plugins: found, inspected, loaded, called |
 //! | [`credit`] | the schemes of a configuration, run over a batch |
 //! | [`rollout`] | playing episodes, and the files that hold them |
+//! | [`judge`] | what a judge outside says about episodes |
 //! | [`critic`] | the value model, where a scheme needs one |
 //! | [`scoring`], [`update`], [`checkpoint`] | signals, optimiser steps, and what a run needs to go on |
 //! | [`study`] | configurations times seeds, and what came out |
@@ -23,6 +24,7 @@ pub mod config;
 pub mod credit;
 #[cfg(feature = "torch")]
 pub mod critic;
+pub mod judge;
 pub mod memory;
 pub mod plugin;
 pub mod rollout;

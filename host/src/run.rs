@@ -30,6 +30,7 @@ use crate::{
     config::{Config, KeepRollouts},
     credit::{Counters, Credit, Pipeline, offline::wanted_texts, plan::Signals},
     critic::Learner,
+    judge::{self, Judge, Judged},
     rollout::{
         collect::{Collector, Play, Played},
         file,
@@ -56,6 +57,7 @@ pub struct Run {
     /// Plays the held-out tasks, where their environment has other settings.
     evaluator: Option<Collector>,
     tasks: Tasks,
+    judge: Option<Judge>,
     policy: Model,
     reference: Option<Model>,
     teachers: Teachers,
@@ -92,6 +94,8 @@ impl Run {
 
             let mut rollout = self.collect()?;
             clock.lap(&mut metrics, "gen");
+            let judged = self.judge(&mut rollout)?;
+            clock.lap(&mut metrics, "judge");
             let (mut batch, rows, scored) = self.score(&rollout.played.episodes, &rollout.roles)?;
             batch.write_back(&mut rollout.played.episodes, &self.signals.names());
             clock.lap(&mut metrics, "score");
@@ -103,6 +107,7 @@ impl Run {
             clock.lap(&mut metrics, "update_actor");
 
             summary::rollout(&mut metrics, &rollout.played);
+            summary::judge(&mut metrics, judged);
             summary::signals(&mut metrics, scored, &batch);
             summary::queries(&mut metrics, answered);
             summary::credit(&mut metrics, &batch, &credit);
@@ -150,7 +155,9 @@ impl Run {
     /// Plays the iteration's groups, and more where a scheme asks for them.
     fn collect(&mut self) -> Result<Rollout> {
         let mut rollout = Rollout::default();
-        let texts = wanted_texts(&self.pipeline);
+        // What a judge says is asked for once it is known which episodes count.
+        let mut texts = wanted_texts(&self.pipeline);
+        texts.retain(|text| judge::COLUMNS.iter().all(|column| column.name() != text.name()));
         for round in 0..=self.config.rollout.refill_rounds as u64 {
             let plays = self.draw(round)?;
             let noise = Stream::new(self.config.seed, Purpose::Sampling).with(self.iteration).with(round);
@@ -187,6 +194,17 @@ impl Run {
             plays.extend(members.map(|member| Play { group: round * groups + group, member, seed }));
         }
         Ok(plays)
+    }
+
+    /// Asks the judge about the episodes, where a scheme reads what it says.
+    fn judge(&self, rollout: &mut Rollout) -> Result<Judged> {
+        let columns = judge::wanted(&self.pipeline, self.iteration);
+        match &self.judge {
+            Some(judge) if !columns.is_empty() => {
+                Ok(judge.fill(&mut rollout.played.episodes, &rollout.roles, &columns)?)
+            }
+            _ => Ok(Judged::default()),
+        }
     }
 
     /// Builds the batch and computes the signals that the schemes read.

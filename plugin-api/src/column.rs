@@ -108,7 +108,7 @@ pub struct AnyColumn {
     pub dtype: DType,
 }
 
-/// A column of texts, one for each group or step.
+/// A column of texts, one for each group, trajectory or step.
 #[derive(Clone, Copy, Debug)]
 pub struct TextColumn {
     name: &'static str,
@@ -326,6 +326,13 @@ pub mod columns {
         ACTION_TEXT = "action" @ Step;
         /// What the environment answered.
         FEEDBACK = "feedback" @ Step;
+        /// What a judge outside the run says about the episode; empty where it says nothing or could not be asked. As
+        /// [`JUDGEMENT_WITH_SUCCESS`] it is not there in `select`, and costs a question for every episode in every
+        /// iteration in which a scheme that reads it is active.
+        JUDGEMENT = "judgement" @ Trajectory;
+        /// What a judge says about the episode compared with another one of its group that succeeded; empty also where
+        /// there is none.
+        JUDGEMENT_WITH_SUCCESS = "judgement_with_success" @ Trajectory;
         /// The task in words.
         TASK = "task" @ Group;
         /// The known answer.

@@ -88,11 +88,8 @@ impl registry::Settings for Settings {
             return Err(Self::misfit("urls", "must name a server, such as [\"http://127.0.0.1:8765\"]"));
         }
         for (index, url) in self.urls.iter().enumerate() {
-            let fits = url.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
-            if !fits {
-                let message = format!("`{}` is no address such as http://127.0.0.1:8765", url.escape_debug());
-                return Err(Self::misfit(&format!("urls[{index}]"), message));
-            }
+            check_url(url, "http://127.0.0.1:8765")
+                .map_err(|message| Self::misfit(&format!("urls[{index}]"), message))?;
         }
         for (name, value) in &self.headers {
             if HeaderName::try_from(name).is_err() || HeaderValue::try_from(value).is_err() {
@@ -137,6 +134,12 @@ impl registry::Settings for Settings {
         .map_err(|error| Self::misfit(error.key.unwrap_or("urls"), error.message))?;
         Ok(Outside::boxed(workers, self.supplies))
     }
+}
+
+/// Refuses what is no address of plain HTTP.
+pub(super) fn check_url(url: &str, example: &str) -> Result<(), String> {
+    let fits = url.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
+    if fits { Ok(()) } else { Err(format!("`{}` is no address such as {example}", url.escape_debug())) }
 }
 
 /// Connects to servers.

@@ -35,6 +35,12 @@ pub(super) enum Request<'a> {
     Close {
         id: &'a str,
     },
+    Judge {
+        id: &'a str,
+        prompt: &'a str,
+        episode: &'a Value,
+        successful: Option<&'a Value>,
+    },
 }
 
 impl<'a> Request<'a> {
@@ -130,6 +136,8 @@ pub(super) struct Description {
     expert: bool,
     #[serde(default)]
     answers: bool,
+    #[serde(default)]
+    pub(super) judges: bool,
     tasks: Option<u64>,
 }
 
@@ -274,7 +282,7 @@ fn demonstration(
     Ok(Some(Demonstration { think, action }))
 }
 
-fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, String> {
+pub(super) fn read<T: DeserializeOwned>(fields: Map<String, Value>) -> Result<T, String> {
     serde_path_to_error::deserialize(Value::Object(fields)).map_err(|error| match error.path().to_string().as_str() {
         "." => error.inner().to_string(),
         path => format!("`{path}`: {}", error.inner()),

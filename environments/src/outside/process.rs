@@ -70,12 +70,7 @@ impl registry::Settings for Settings {
     const SUMMARY: &'static str = "What a program of yours plays, in any language, over stdin and stdout.";
 
     fn check(&self) -> Result<(), EnvironmentError> {
-        if self.command.first().is_none_or(String::is_empty) {
-            return Err(Self::misfit("command", "must name a program, such as [\"python3\", \"server.py\"]"));
-        }
-        if self.command.iter().any(|part| part.contains('\0')) {
-            return Err(Self::misfit("command", "must not hold the character NUL"));
-        }
+        check_command(&self.command).map_err(|message| Self::misfit("command", message))?;
         let fits = |(name, value): (&String, &String)| {
             !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
         };
@@ -115,12 +110,23 @@ impl registry::Settings for Settings {
     }
 }
 
+/// Refuses what names no program.
+pub(super) fn check_command(command: &[String]) -> Result<(), &'static str> {
+    if command.first().is_none_or(String::is_empty) {
+        return Err("must name a program, such as [\"python3\", \"server.py\"]");
+    }
+    if command.iter().any(|part| part.contains('\0')) {
+        return Err("must not hold the character NUL");
+    }
+    Ok(())
+}
+
 /// Starts processes.
-struct Start {
-    command: Vec<String>,
-    cwd: String,
-    env: BTreeMap<String, String>,
-    limit: usize,
+pub(super) struct Start {
+    pub(super) command: Vec<String>,
+    pub(super) cwd: String,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) limit: usize,
 }
 
 impl Connect for Start {

@@ -27,9 +27,9 @@ impl Supplies {
 }
 
 /// How long and how large things may get, and how often something is tried again.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct Limits {
+pub struct Limits {
     /// Seconds that may pass until the next line of an answer. Over HTTP: until the whole answer to a message. Less than
     /// the host's `timeout_seconds`, so that the reason is told.
     pub(super) answer_seconds: f64,

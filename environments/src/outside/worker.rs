@@ -16,6 +16,11 @@ const STEADY: Duration = Duration::from_mins(1);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
+/// How long to wait after so many failures in a row, at least one.
+pub(super) fn wait_after(failures: u32) -> Duration {
+    FIRST_WAIT.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(LONGEST_WAIT)
+}
+
 /// A request, and where its answer goes.
 pub(super) struct Call {
     pub(super) id: String,
@@ -30,7 +35,7 @@ pub(super) struct Call {
 pub(super) enum CallKind {
     /// Makes the link where there is none, and sends nothing.
     Connect,
-    /// Begins an episode, whatever the link.
+    /// Begins an episode, or asks for what belongs to none, whatever the link.
     Reset,
     /// Goes on with an episode of this life.
     Step(u64),
@@ -195,8 +200,7 @@ impl Worker {
             return Err(CallError::new(message));
         }
         if self.failures > 0 {
-            let wait = FIRST_WAIT.saturating_mul(1 << (self.failures - 1).min(16)).min(LONGEST_WAIT);
-            if self.stop.recv_timeout(wait) == Err(RecvTimeoutError::Disconnected) {
+            if self.stop.recv_timeout(wait_after(self.failures)) == Err(RecvTimeoutError::Disconnected) {
                 return Err(CallError::new(format!("{} ends", self.name())));
             }
         }

@@ -149,6 +149,11 @@ impl Workers {
         }
     }
 
+    /// Asks for what belongs to no episode, where the fewest are asked.
+    pub(super) fn ask(&self, id: &str, text: String) -> Result<Map<String, Value>, String> {
+        self.reset(id, None, text).1
+    }
+
     /// Goes on with an episode.
     pub(super) fn step(&self, id: &str, binding: &Binding, text: String) -> Result<Map<String, Value>, String> {
         let reply = self.call(binding.worker, id, CallKind::Step(binding.life), text);

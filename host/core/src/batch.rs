@@ -6,10 +6,10 @@ use std::fmt;
 use accredit_plugin_api::{
     Column, Level, NO_STATE, TextColumn,
     columns::{
-        ACTION_TEXT, FEEDBACK, GROUP_TRAJECTORIES, KIND, LAYOUT, NEW_TOP_K_LOGPROB, NEXT_STATE, OBSERVATION,
-        OBSERVATION_TOKENS, OUTCOME, PROMPT, RAW_OUTCOME, RAW_REWARD, RESPONSE, REWARD, ROW_STEPS, STATE, STATE_TEXT,
-        STATUS, STEP_TOKENS, SUCCESS, TASK, TEACHER_TOP_K_LOGPROB, TERMINAL, TOKEN_ID, TOKEN_REWARD, TOP_K, TOP_K_ID,
-        TRAINED, TRAJECTORY_STEPS, VALID_ACTION,
+        ACTION_TEXT, FEEDBACK, GROUP_TRAJECTORIES, JUDGEMENT, JUDGEMENT_WITH_SUCCESS, KIND, LAYOUT, NEW_TOP_K_LOGPROB,
+        NEXT_STATE, OBSERVATION, OBSERVATION_TOKENS, OUTCOME, PROMPT, RAW_OUTCOME, RAW_REWARD, RESPONSE, REWARD,
+        ROW_STEPS, STATE, STATE_TEXT, STATUS, STEP_TOKENS, SUCCESS, TASK, TEACHER_TOP_K_LOGPROB, TERMINAL, TOKEN_ID,
+        TOKEN_REWARD, TOP_K, TOP_K_ID, TRAINED, TRAJECTORY_STEPS, VALID_ACTION,
     },
     host::{Data, Table, known_column, may_have_gaps},
 };
@@ -568,14 +568,26 @@ impl<'a> Builder<'a> {
             bytes.extend(text.as_bytes());
             offsets.push(bytes.len() as u64);
         };
-        if column.level() == Level::Group {
-            for group in self.group_offsets.windows(2) {
-                let first = &self.episodes[self.chosen[group[0] as usize]];
-                push(if column.name() == TASK.name() { &first.task } else { first.answer.as_deref().unwrap_or("") });
+        match column.level() {
+            Level::Group => {
+                for group in self.group_offsets.windows(2) {
+                    let first = &self.episodes[self.chosen[group[0] as usize]];
+                    push(if column.name() == TASK.name() {
+                        &first.task
+                    } else {
+                        first.answer.as_deref().unwrap_or("")
+                    });
+                }
             }
-        } else {
-            for step in self.steps() {
-                push(step_text(step, column).unwrap_or(""));
+            Level::Trajectory => {
+                for index in &self.chosen {
+                    push(trajectory_text(&self.episodes[*index], column).unwrap_or(""));
+                }
+            }
+            _ => {
+                for step in self.steps() {
+                    push(step_text(step, column).unwrap_or(""));
+                }
             }
         }
         let (bytes_name, offsets_name) = column.parts();
@@ -594,6 +606,12 @@ fn step_text(step: &Step, column: TextColumn) -> Option<&str> {
         (FEEDBACK, Some(&step.feedback)),
     ];
     texts.into_iter().find(|(name, _)| name.name() == column.name()).and_then(|(_, text)| text)
+}
+
+fn trajectory_text(trajectory: &Trajectory, column: TextColumn) -> Option<&str> {
+    let texts: [(TextColumn, &Option<String>); 2] =
+        [(JUDGEMENT, &trajectory.judgement), (JUDGEMENT_WITH_SUCCESS, &trajectory.judgement_with_success)];
+    texts.into_iter().find(|(name, _)| name.name() == column.name()).and_then(|(_, text)| text.as_deref())
 }
 
 fn require(there: bool, column: &str, address: &dyn Fn() -> Address) -> Result<(), BatchError> {

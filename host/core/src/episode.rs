@@ -173,6 +173,12 @@ pub struct Trajectory {
     /// The known answer, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
+    /// What a judge says about it; none where none was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement: Option<String>,
+    /// What a judge says about it, compared with a successful trajectory of its group; none where none was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub judgement_with_success: Option<String>,
     /// A reward for the whole episode that wins over the sum of its step rewards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<f32>,

@@ -23,6 +23,7 @@ use crate::{
         offline::{ScoredTrajectory, by_iteration, score},
         plan,
     },
+    judge::{self, Judge},
     plugin::{SearchPath, Services},
     rollout::file,
 };
@@ -64,7 +65,23 @@ impl Credit {
         let episodes = file::read(&self.rollouts)?;
         let places = places_by_iteration(&episodes);
         let mut lines: Vec<Option<ScoredTrajectory>> = vec![None; episodes.len()];
-        for (iteration, episodes) in by_iteration(episodes) {
+        let mut judge = None;
+        for (iteration, mut episodes) in by_iteration(episodes) {
+            let missing = judge::missing(&pipeline, iteration, &episodes);
+            if !missing.is_empty() {
+                if judge.is_none() {
+                    judge = Judge::of(&loaded, &pipeline)?;
+                }
+                let Some(judge) = &judge else {
+                    bail!(
+                        "{}: no trajectory of iteration {iteration} has `{}`, which a scheme reads; add `[judge]` to the \
+                         configuration, or take the rollouts of a run that had one",
+                        self.rollouts.display(),
+                        missing[0].name()
+                    );
+                };
+                judge.fill(&mut episodes, &[], &missing)?;
+            }
             let counters = Counters { iteration, iterations: loaded.config.iterations, ..Counters::default() };
             let scored =
                 score(&mut pipeline, &episodes, counters).with_context(|| format!("{}", self.rollouts.display()))?;

@@ -25,7 +25,7 @@ mod write;
 pub use error::ConfigError;
 pub use load::{Change, Loaded, Origin};
 pub use schema::{
-    Checkpoint, Config, Context, Create, Credit, Critic, CriticTrunk, DType, Environment, Evaluation, Family,
+    Checkpoint, Config, Context, Create, Credit, Critic, CriticTrunk, DType, Environment, Evaluation, Family, Judge,
     KeepRollouts, Lora, Model, Objective, OnFailure, Optimizer, OverlongPrompt, Parameters, Plugins, Prompt, Rollout,
     Run, Schedule, StateKey, Targets, Update, WarmStart, gradient_checkpointing, json_schema,
 };

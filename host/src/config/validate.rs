@@ -5,13 +5,16 @@ use std::collections::HashMap;
 
 use super::error::Problem;
 use super::load::Loaded;
+use super::near::list;
 use super::schema::{Context, Create};
+use crate::judge::question::{EPISODE, SUCCESSFUL, placeholders};
 
 /// All such problems of a configuration whose keys and types are right.
 pub(super) fn validate(loaded: &Loaded) -> Vec<Problem> {
     let mut found = Findings { loaded, problems: Vec::new() };
     found.model();
     found.rollout();
+    found.judge();
     found.credit();
     found.problems
 }
@@ -114,6 +117,51 @@ impl Findings<'_> {
                 format!("{} minibatches of {rows} trajectories", self.loaded.config.update.minibatches),
                 "expected at most `groups` times `group_size`",
             );
+        }
+    }
+
+    fn judge(&mut self) {
+        let loaded = self.loaded;
+        let Some(judge) = &loaded.config.judge else { return };
+        match (judge.command.is_empty(), &judge.url) {
+            (true, None) => self.wrong(
+                "judge",
+                "`judge` names nobody who judges",
+                "expected a `command`, or the `url` of a server and a `model`",
+            ),
+            (false, Some(_)) => self.wrong(
+                "judge.url",
+                "`judge.command` and `judge.url` exclude each other",
+                format!("expected one of them; `judge.command` is set by {}", loaded.origin("judge.command")),
+            ),
+            (true, Some(_)) if judge.model.is_none() => {
+                self.wrong("judge.url", "`judge` names a server and no model of it", "expected a `model` beside `url`")
+            }
+            _ => {}
+        }
+        for (key, set) in [("model", judge.model.is_some()), ("key_env", judge.key_env.is_some())] {
+            if set && judge.url.is_none() && !judge.command.is_empty() {
+                let message = format!("`judge.{key}` has no meaning for a program");
+                self.wrong(&format!("judge.{key}"), message, "expected it beside `url` alone");
+            }
+        }
+        let both: Vec<&str> = EPISODE.into_iter().chain([SUCCESSFUL]).collect();
+        for (key, prompt, known) in
+            [("prompt", &judge.prompt, &EPISODE[..]), ("prompt_with_success", &judge.prompt_with_success, &both)]
+        {
+            let path = format!("judge.{key}");
+            let words = || known.iter().map(|word| format!("{{{word}}}"));
+            if let Some((_, word)) = placeholders(prompt).find(|(_, word)| !known.contains(word)) {
+                let shown: Vec<String> = words().collect();
+                let message = format!("`{{{word}}}` stands for nothing in `{path}`");
+                self.wrong(&path, message, format!("expected {}", list(shown.iter().map(String::as_str))));
+            }
+            for wanted in ["episode", SUCCESSFUL].into_iter().filter(|wanted| known.contains(wanted)) {
+                if !placeholders(prompt).any(|(_, word)| word == wanted) {
+                    let message = format!("`{path}` does not show the judge `{{{wanted}}}`");
+                    self.wrong(&path, message, format!("expected `{{{wanted}}}` somewhere in it"));
+                }
+            }
         }
     }
 

@@ -78,12 +78,7 @@ pub fn score(pipeline: &mut Pipeline, episodes: &[Trajectory], counters: Counter
 
 /// The text columns that some scheme reads.
 pub fn wanted_texts(pipeline: &Pipeline) -> Vec<TextColumn> {
-    let reads = |text: &&TextColumn| {
-        pipeline.schemes().any(|scheme| {
-            let needs = scheme.needs();
-            needs.reads.iter().chain(&needs.optional).any(|read| read.name == text.name())
-        })
-    };
+    let reads = |text: &&TextColumn| pipeline.schemes().any(|scheme| scheme.reads(text.name()));
     ALL_TEXTS.iter().filter(reads).copied().collect()
 }
 

@@ -142,6 +142,12 @@ impl Pipeline {
             || self.objective.as_ref().is_some_and(asks)
     }
 
+    /// Whether the objective or an active scheme, shadows too, reads a column.
+    pub fn reads(&self, name: &str, iteration: u64) -> bool {
+        let active = self.stages.iter().filter(|stage| stage.active(iteration)).map(|stage| &stage.scheme);
+        active.chain(&self.objective).any(|scheme| scheme.reads(name))
+    }
+
     /// Whether something has to give advantages: not so with an objective that does not read them.
     pub fn needs_advantages(&self) -> bool {
         let reads = |scheme: &Scheme| scheme.needs().reads.iter().any(|read| read.name == ADVANTAGE.name());

@@ -6,7 +6,7 @@ mod critic;
 use std::{collections::BTreeSet, path::PathBuf};
 
 use accredit_plugin_api::{
-    Hook, Needs,
+    Hook,
     columns::{
         ADVANTAGE, ALL, ALL_TEXTS, ANSWER, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, ENTROPY, LOSS,
         NEW_ENTROPY, NEW_LOGPROB, NEXT_STATE, OLD_LOGPROB, PART_ROWS, PART_STEPS, PART_TOKENS, REF_ENERGY, REF_LOGPROB,
@@ -19,6 +19,7 @@ use accredit_plugin_api::{
 use super::pipeline::{Pipeline, Stage};
 use crate::{
     config::{ConfigError, Loaded, Origin, Parameters, near::nearest},
+    judge,
     plugin::{FindError, Library, Scheme, SchemeError, SearchPath, Services},
 };
 
@@ -30,28 +31,35 @@ pub struct Supply {
     group_size: Option<usize>,
 }
 
-/// What an environment gives beside observations and rewards.
+/// What a run's environment and judge give beside observations and rewards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gives {
     /// Keys of its states.
     pub states: bool,
     /// The known answer of every task.
     pub answers: bool,
+    /// What a judge says about every episode.
+    pub judgements: bool,
 }
 
 impl Supply {
-    /// A run that plays: every column that the host computes, and what the environment gives.
-    pub fn playing(environment: Gives, group_size: usize) -> Self {
+    /// A run that plays: every column that the host computes, and what environment and judge give.
+    pub fn playing(gives: Gives, group_size: usize) -> Self {
         let mut columns: BTreeSet<&str> =
             ALL.iter().map(|column| column.name).chain(ALL_TEXTS.iter().map(|text| text.name())).collect();
         // The results of queries are there where a scheme asks.
         for absent in [TEACHER_LOGPROB.name(), TEACHER_TOP_K_LOGPROB.name()] {
             columns.remove(absent);
         }
-        if !environment.answers {
+        if !gives.answers {
             columns.remove(ANSWER.name());
         }
-        if !environment.states {
+        if !gives.judgements {
+            for absent in judge::COLUMNS {
+                columns.remove(absent.name());
+            }
+        }
+        if !gives.states {
             for absent in [STATE.name(), NEXT_STATE.name(), STATE_TEXT.name()] {
                 columns.remove(absent);
             }
@@ -125,12 +133,7 @@ pub struct Signals {
 impl Signals {
     /// What the schemes of a pipeline read.
     pub fn of(pipeline: &Pipeline) -> Self {
-        let reads = |name: &str| {
-            pipeline.schemes().any(|scheme| {
-                let Needs { reads, optional, .. } = scheme.needs();
-                reads.iter().chain(optional).any(|read| read.name == name)
-            })
-        };
+        let reads = |name: &str| pipeline.schemes().any(|scheme| scheme.reads(name));
         Self {
             old_logprob: true,
             entropy: reads(ENTROPY.name()),
@@ -301,6 +304,8 @@ fn check_needs(
                 "the environment gives no states; choose one that does, or a scheme that needs none"
             } else if read.name == ANSWER.name() {
                 "the environment knows no answers; choose one that does"
+            } else if judge::COLUMNS.iter().any(|column| column.name() == read.name) {
+                "it is what a judge says: add `[judge]` with a `command`, or with the `url` of a server and a `model`"
             } else if read.name == TEACHER_LOGPROB.name() {
                 "it is the result of queries: add a scheme before it that asks"
             } else {

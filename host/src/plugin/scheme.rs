@@ -134,6 +134,11 @@ impl Scheme {
         &self.needs
     }
 
+    /// Whether it reads a column, or would if it were there.
+    pub fn reads(&self, name: &str) -> bool {
+        self.needs.reads.iter().chain(&self.needs.optional).any(|read| read.name == name)
+    }
+
     /// Calls a hook. `inputs` and `outputs` describe memory that lives during the call; the outputs are for the caller
     /// to fill before and to check after. The replies are columns whose length only the scheme knows.
     ///

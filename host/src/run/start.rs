@@ -26,6 +26,7 @@ use crate::{
         plan::{self, Gives, Signals},
     },
     critic::Learner,
+    judge::{self, Judge},
     memory,
     plugin::{SearchPath, Services},
     rollout::{
@@ -105,7 +106,11 @@ fn load_pipeline(loaded: &Loaded, setting: &Setting, options: &Options) -> Resul
     let config = &loaded.config;
     let search = SearchPath::new(options.plugin_path.iter().chain(&config.plugins.path).cloned());
     let keyed = config.rollout.state_key == StateKey::Observation;
-    let gives = Gives { states: setting.traits.states || keyed, answers: setting.traits.answers };
+    let gives = Gives {
+        states: setting.traits.states || keyed,
+        answers: setting.traits.answers,
+        judgements: config.judge.is_some(),
+    };
     let supply = Supply::playing(gives, config.rollout.group_size);
     let services = Services { threads: config.run.threads as u32 };
     Ok(plan::load(loaded, &search, &supply, services)?)
@@ -123,7 +128,7 @@ fn device_of(loaded: &Loaded) -> Result<Device> {
 
 /// Where tasks come from: those of `setting`, and held-out ones of `evaluation`, if that is another one.
 fn tasks(loaded: &Loaded, setting: &Setting, evaluation: Option<&Setting>, count: usize) -> Result<Tasks> {
-    let judge = evaluation.unwrap_or(setting);
+    let played = evaluation.unwrap_or(setting);
     if let (None, Some(tasks)) = (evaluation, setting.traits.tasks)
         && tasks <= count as u64
     {
@@ -133,7 +138,7 @@ fn tasks(loaded: &Loaded, setting: &Setting, evaluation: Option<&Setting>, count
         return Err(loaded.error_at("evaluation.tasks", message, Some(hint.to_owned())).into());
     }
     let held_out =
-        HeldOut { environment: judge.make()?, tasks: judge.traits.tasks, seed: loaded.config.evaluation.seed, count };
+        HeldOut { environment: played.make()?, tasks: played.traits.tasks, seed: loaded.config.evaluation.seed, count };
     Ok(Tasks::new(setting.make()?, held_out)?)
 }
 
@@ -254,10 +259,12 @@ impl Run {
         };
         let form = Form::of(&config, device, config.model.path.as_deref())?;
         check_memory(loaded, &form, signals)?;
+        let judge = Judge::of(loaded, &pipeline)?;
         let folder = RunFolder::create(&config.run.folder, &name)?;
         let lock = folder.lock()?;
         let settings = (&setting, evaluation.as_ref());
-        let set_up = Self::set_up(loaded, settings, folder.clone(), existing, pipeline, signals, tasks, form, lock);
+        let set_up =
+            Self::set_up(loaded, settings, folder.clone(), existing, pipeline, judge, signals, tasks, form, lock);
         if set_up.is_err()
             && let Err(error) = folder.remove()
         {
@@ -275,6 +282,7 @@ impl Run {
         folder: RunFolder,
         existing: Option<(Tokenizer, Model)>,
         pipeline: Pipeline,
+        judge: Option<Judge>,
         signals: Signals,
         tasks: Tasks,
         form: Form,
@@ -330,6 +338,7 @@ impl Run {
             tokenizer,
             prompter,
             tasks,
+            judge,
             policy,
             reference,
             teachers: Teachers::default(),
@@ -403,6 +412,7 @@ impl Run {
         let tasks = tasks(&loaded, &setting, evaluation.as_ref(), held_out_count(&config))?;
         let evaluator = evaluation.map(|evaluation| collector(&config, &evaluation)).transpose()?;
         let collector = collector(&config, &setting)?;
+        let judge = Judge::of(&loaded, &pipeline)?;
         // Everything is read: from here on the folder is written.
         log::write_to(&folder.log())?;
         if !sets.is_empty() {
@@ -428,6 +438,7 @@ impl Run {
             tokenizer,
             prompter,
             tasks,
+            judge,
             policy,
             reference,
             teachers,
@@ -512,9 +523,9 @@ pub fn evaluate_model(loaded: &Loaded, model: &Path) -> Result<Metrics> {
     let policy = Form::of(config, device, Some(model))?.frozen(Model::load(model, Device::CPU)?)?;
     let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
     let evaluation = setting.of_evaluation(loaded)?;
-    let judge = evaluation.as_ref().unwrap_or(&setting);
-    let tasks = tasks(loaded, judge, Some(judge), config.evaluation.tasks)?;
-    let mut collector = collector(config, judge)?;
+    let played = evaluation.as_ref().unwrap_or(&setting);
+    let tasks = tasks(loaded, played, Some(played), config.evaluation.tasks)?;
+    let mut collector = collector(config, played)?;
     let mut metrics = evaluate(config, &policy, &tokenizer, &prompter, &mut collector, tasks.held_out())?;
     metrics.put("val/tasks", tasks.held_out().len() as f64);
     Ok(metrics)
@@ -547,6 +558,10 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
         "iteration\n  {} groups of {}: {episodes} episodes of at most {} steps\n  {updates} optimiser steps\n",
         rollout.groups, rollout.group_size, rollout.max_steps
     ));
+    let judging = judge::COLUMNS.iter().filter(|column| pipeline.schemes().any(|scheme| scheme.reads(column.name())));
+    if let (Some(_), questions @ 1..) = (&config.judge, judging.count()) {
+        text.push_str(&format!("  {} questions to the judge at most\n", questions * episodes));
+    }
     text.push_str("passes over the batch's tokens\n  sampling: 1\n  policy before the update: 1\n");
     if signals.reference() {
         text.push_str("  reference: 1\n");

@@ -17,6 +17,7 @@ use accredit_plugin_api::{
 
 use crate::{
     credit::{Credit, Pipeline},
+    judge::Judged,
     rollout::collect::Played,
     scoring::{Answered, Scored},
     telemetry::{Metrics, names},
@@ -77,6 +78,14 @@ fn responses(episodes: &[Trajectory]) -> (f64, f64) {
         thinking += think;
     }
     (complete as f64 / responses.max(1) as f64, thinking as f64 / tokens.max(1) as f64)
+}
+
+/// Numbers about what a judge was asked, where it was.
+pub fn judge(metrics: &mut Metrics, judged: Judged) {
+    if judged.asked > 0 {
+        metrics.put(names::JUDGE_ASKED, judged.asked as f64);
+        metrics.put(names::JUDGE_FAILED, judged.failed as f64);
+    }
 }
 
 /// Numbers about the signals that were computed.

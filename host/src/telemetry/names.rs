@@ -34,6 +34,10 @@ pub const RESPONSE_CLIPPED: &str = "response_length/clip_ratio";
 pub const COMPLETE: &str = "response/complete_ratio";
 /// Share of response tokens that think.
 pub const THINK_SHARE: &str = "response/think_token_ratio";
+/// Questions to the judge; not there where none were asked.
+pub const JUDGE_ASKED: &str = "judge/asked";
+/// Those of them that failed, after all tries: what the judge would have said is left out.
+pub const JUDGE_FAILED: &str = "judge/failed";
 /// Mean absolute difference of a token's log-probability between the sampler and the training kernels.
 pub const MISMATCH: &str = "rollout/logprob_diff/mean";
 /// Largest such difference in the iteration.

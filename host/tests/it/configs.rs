@@ -76,7 +76,8 @@ fn every_configuration_can_be_planned() {
         let settings = Value::Object(environment.parameters.clone());
         let traits = accredit_environments::traits(&environment.name, &settings)
             .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-        let gives = Gives { states: traits.states, answers: traits.answers };
+        let judgements = loaded.config.judge.is_some();
+        let gives = Gives { states: traits.states, answers: traits.answers, judgements };
         let supply = Supply::playing(gives, loaded.config.rollout.group_size);
         plan::load(&loaded, &search, &supply, Services::default()).unwrap_or_else(|error| panic!("{error}"));
     }
@@ -101,6 +102,14 @@ fn every_configuration_that_can_run_here_runs_and_moves_the_policy_as_its_credit
         // A critic's warm-up would be all of so short a run.
         if fs::read_to_string(&file).unwrap().contains("warmup = 2") {
             arguments.extend(["--set", "critic.warmup=0"]);
+        }
+        // Its program is to be started from the repository's root, and runs here have a folder of their own.
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+        let judge = format!(
+            r#"judge.command=["python3", "{root}/environments/python/accredit_env.py", "{root}/configs/frozen-lake/judge.py:Rules"]"#
+        );
+        if fs::read_to_string(&file).unwrap().contains("[judge]") {
+            arguments.extend(["--set", &judge]);
         }
         bench.run(&arguments);
         let text = fs::read_to_string(bench.path(name).join("metrics.jsonl")).unwrap();

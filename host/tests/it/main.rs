@@ -11,6 +11,7 @@ mod critic;
 mod environments;
 #[cfg(feature = "torch")]
 mod gradient;
+mod judge;
 mod loader;
 mod manuals;
 mod plugins;

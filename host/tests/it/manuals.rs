@@ -57,7 +57,10 @@ fn every_manual_page_has_an_example_that_loads() {
             let loaded =
                 Loaded::from_text(Path::new(folder), block).unwrap_or_else(|error| panic!("{folder}: {error}"));
             loaded.for_training().unwrap_or_else(|error| panic!("{folder}: {error}"));
-            let supply = Supply::playing(Gives { states: true, answers: true }, loaded.config.rollout.group_size);
+            let supply = Supply::playing(
+                Gives { states: true, answers: true, judgements: loaded.config.judge.is_some() },
+                loaded.config.rollout.group_size,
+            );
             plan::load(&loaded, &search, &supply, Services::default())
                 .unwrap_or_else(|error| panic!("{folder}: {error}"));
         }

@@ -1,6 +1,6 @@
 //! What SERL's teacher is shown of a step's aftermath.
 
-use accredit_plugin_api::{AnyColumn, prelude::*};
+use accredit_plugin_api::{AnyColumn, TextColumn, prelude::*};
 
 use crate::{
     anchor::Anchors,
@@ -33,6 +33,29 @@ choices! {
 }
 
 choices! {
+    /// What the teacher is shown of what a judge says about the episode.
+    pub enum Judge {
+        /// Nothing.
+        None = "none",
+        /// What it says about the episode alone.
+        Alone = "alone",
+        /// What it says about the episode compared with a successful one of the same task.
+        WithSuccess = "with-success",
+    }
+}
+
+impl Judge {
+    /// The column that it reads.
+    fn column(self) -> Option<TextColumn> {
+        match self {
+            Self::None => None,
+            Self::Alone => Some(JUDGEMENT),
+            Self::WithSuccess => Some(JUDGEMENT_WITH_SUCCESS),
+        }
+    }
+}
+
+choices! {
     /// What hindsight belongs to.
     pub enum Scope {
         /// The step itself.
@@ -51,6 +74,8 @@ pub struct Source {
     pub future: bool,
     /// A successful episode of the same task.
     pub success: Success,
+    /// What a judge says about the episode.
+    pub judge: Judge,
     /// What it belongs to.
     pub scope: Scope,
     /// How episodes are shown.
@@ -69,11 +94,17 @@ pub struct Shared {
 impl Source {
     /// Refuses a source that shows nothing.
     pub fn check(&self) -> Result<()> {
+        if self.scope == Scope::Anchor && self.judge != Judge::None {
+            return Err(Error::parameter("judge", "a judge speaks of an episode; choose `scope = \"step\"`"));
+        }
+        let of_step = self.feedback != Feedback::None || self.future || self.judge != Judge::None;
         let message = match self.success {
-            _ if self.scope == Scope::Anchor || self.feedback != Feedback::None || self.future => return Ok(()),
+            _ if self.scope == Scope::Anchor || of_step => return Ok(()),
             Success::And => return Ok(()),
-            Success::None => "nothing is shown to the teacher; choose `feedback`, `future` or `success`",
-            Success::Or => "`success = \"or\"` needs `feedback` or `future` for tasks without a successful episode",
+            Success::None => "nothing is shown to the teacher; choose `feedback`, `future`, `success` or `judge`",
+            Success::Or => {
+                "`success = \"or\"` needs `feedback`, `future` or `judge` for tasks without a successful episode"
+            }
         };
         Err(Error::parameter(if self.success == Success::Or { "success" } else { "feedback" }, message))
     }
@@ -91,6 +122,7 @@ impl Source {
         if self.success != Success::None {
             columns.extend(Successes::reads(&self.show));
         }
+        columns.extend(self.judge.column().map(TextColumn::any));
         if self.scope == Scope::Anchor {
             columns.extend([STATE.any(), ACTION_TEXT.any()]);
             if !self.pairs_only() {
@@ -169,6 +201,13 @@ impl Source {
                 return Ok(None);
             }
             sections.push(section("What follows in this episode:", &shown));
+        }
+        if let Some(column) = self.judge.column() {
+            let said = batch.texts(column)?.get(trajectory.index())?.trim();
+            if said.is_empty() {
+                return Ok(None);
+            }
+            sections.push(section("What a judge says about this episode:", said));
         }
         let title = match self.feedback {
             Feedback::None => return Ok(Some(sections)),

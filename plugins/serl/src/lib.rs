@@ -34,10 +34,12 @@
 //! | `feedback = "next"` | the next user turn, with all that the host writes around the observation; at the end of an episode the answer |
 //! | `future = true` | the later steps of the same episode |
 //! | `success = "and"` | a successful episode of the same task besides; `"or"`: in place of the rest where there is one |
+//! | `judge = "alone"` | what a judge says about the whole episode |
+//! | `judge = "with-success"` | what a judge says about it, compared with a successful episode of the same task |
 //! | `scope = "anchor"` | what the whole group tried from the same state, in place of what came of this step alone |
 //!
-//! With `scope = "step"` a step for which one of the parts is missing (no later step, no successful episode) has no
-//! teacher. With `scope = "anchor"` it has one if there is something to say about its state. That is a list of
+//! With `scope = "step"` a step for which one of the parts is missing (no later step, no successful episode, a judge that
+//! says nothing or could not be asked) has no teacher. With `scope = "anchor"` it has one if there is something to say about its state. That is a list of
 //! distinct pairs of action and answer with `feedback = "immediate"` alone, and else for each action how often it was tried
 //! and succeeded, its mean, best and worst outcome, and examples: the answer in the best and the worst episode or what
 //! was observed next, and what followed in a successful and in a failed episode.
@@ -56,7 +58,13 @@
 //! | `successful_sample_future_trajectory_immediate_feedback` | `"immediate"` | `true` | `"and"` |
 //! | `successful_sample_future_trajectory_next_observation` | `"next"` | `true` | `"and"` |
 //!
-//! The modes in which another language model judges the episode are not here: they need a model outside the run.
+//!
+//! In its two judge modes a language model judges the trajectory, alone or beside a successful one: `feedback = "none"` with
+//! `judge = "alone"` or `judge = "with-success"`, both for `scope = "step"`. The judge is a program or a language model
+//! outside the run, which the table `[judge]` of the configuration names: a `command` that speaks
+//! `environments/PROTOCOL.md`, or the `url` of chat completions and the `model` there. What it said stands in the rollout
+//! files as `judgement` and `judgement_with_success`. It is asked about every episode in every iteration in which `serl` is
+//! active, also once `lambda_k` is 0: set `until` beside `plugin` to the iteration at which `decay` ends.
 //!
 //! # Fidelity
 //!
@@ -71,6 +79,8 @@
 //! - Success is what the environment says, and no threshold of a reward.
 //! - States are equal if their keys are; there is no similarity mode, which is off in SERL's code by default.
 //! - Action tokens are those that the host marks, by its own rule for tags. A response without one has no teacher.
+//! - The judge's prompts are our own and can be set, `prompt` and `prompt_with_success` in `[judge]`; SERL's judge was
+//!   Kimi-K2.6. Its successful episode is chosen as the one above is.
 //! - `max_characters` cuts the sections and spares the instruction; SERL's code cuts a prompt that is too long at its end,
 //!   the instruction first.
 //! - In `scope = "anchor"`, `success = "or"` leaves the examples of feedback out where there is a successful episode.
@@ -84,6 +94,7 @@
 //! | --- | --- | --- | --- |
 //! | `feedback`, `future`, `success`, `scope` | `"immediate"`, `false`, `"none"`, `"step"` | | see above |
 //! | `privileged` | | `"answer-or-success"` | `"answer"` the known answer, `"success"` a successful episode, or the first that is there |
+//! | `judge` | `"none"` | | `"alone"` or `"with-success"`: what a judge says, see above |
 //! | `format` | `"response"` | `"response"` | what is shown of an episode's steps: `"response"` or `"observation-action"` |
 //! | `max_steps` | `0` | `0` | at most the first so many of them; 0 is all |
 //! | `max_characters` | `0` | `0` | cuts what is shown; 0 does not |
@@ -105,7 +116,7 @@
 //! # What it needs
 //!
 //! Queries to the teacher, so one more pass over what is asked, none once `lambda_k` is 0. Texts as the parameters say:
-//! a run whose environment or rollouts lack them is refused. `serl` needs the kind of each token. Some other scheme must
+//! a run whose environment or rollouts lack them is refused, and so is `judge` without `[judge]`. `serl` needs the kind of each token. Some other scheme must
 //! give advantages, and an objective with a ratio of tokens makes use of them; with a ratio of rows or steps they act through
 //! the derivative of each token.
 //!
@@ -113,6 +124,8 @@
 //!
 //! - `teacher_fraction` near 0: hardly any step has hindsight (no success in any group, episodes of one step with
 //!   `future`).
+//! - `judge/failed` above 0: the judge could not be asked about some episodes, whose steps then have no teacher. The log has
+//!   the reason.
 //! - `clipped_fraction` near 1: the teacher is sure of everything that it was told, so the weight is a constant up or down.
 //!   Hindsight that holds the action itself, as a successful episode does, leads there.
 //! - Prompts grow: a teacher that sees whole episodes needs room. A step whose teacher's row is longer than the model can
@@ -154,6 +167,47 @@
 //! [[credit]]
 //! plugin = "serl"
 //! params = { feedback = "immediate", lambda = 0.5, decay = 50, sync_every = 10 }
+//!
+//! [objective]
+//! plugin = "clip"
+//! params = { low = 0.2, high = 0.2 }
+//! ```
+//!
+//! SERL with a model that judges, behind a server of one's own; it is asked as long as it has a say:
+//!
+//! ```toml
+//! seed = 7
+//! iterations = 150
+//!
+//! [model.create]
+//! hidden_size = 128
+//! intermediate_size = 256
+//! layers = 2
+//! heads = 4
+//! kv_heads = 2
+//! vocab_size = 512
+//! max_positions = 2048
+//!
+//! [environment]
+//! name = "frozen-lake"
+//!
+//! [rollout]
+//! groups = 8
+//! group_size = 8
+//!
+//! [judge]
+//! url = "http://127.0.0.1:8000/v1/chat/completions"
+//! model = "Qwen/Qwen3-32B"
+//! settings = { temperature = 0.0, max_tokens = 400 }
+//! workers = 16
+//!
+//! [[credit]]
+//! plugin = "grpo"
+//!
+//! [[credit]]
+//! plugin = "serl"
+//! until = 50
+//! params = { feedback = "none", judge = "with-success", decay = 50 }
 //!
 //! [objective]
 //! plugin = "clip"

@@ -4,7 +4,7 @@ use accredit_plugin_api::prelude::*;
 
 use crate::{
     ask::{Asked, ask},
-    hindsight::{Feedback, Scope, Source, Success},
+    hindsight::{Feedback, Judge, Scope, Source, Success},
     reweight::{DecayOver, Reweight, Rollouts, Student},
     teacher::{Teacher, policy},
     text::{Format, Show, added},
@@ -19,6 +19,8 @@ params! {
         future: bool = false,
         /// How a successful episode of the same task takes part.
         success: Success = Success::None,
+        /// What the teacher is shown of what a judge says about the episode.
+        judge: Judge = Judge::None,
         /// What hindsight belongs to: the step, or its state in the whole group.
         scope: Scope = Scope::Step,
         /// What is shown of each step of an episode.
@@ -71,6 +73,7 @@ impl Scheme for Serl {
             feedback: params.feedback,
             future: params.future,
             success: params.success,
+            judge: params.judge,
             scope: params.scope,
             show,
         };

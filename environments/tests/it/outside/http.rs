@@ -43,7 +43,7 @@ fn misbehaving(how: &str) -> Server {
     Server::start(&[&file("server.py"), how, "--http"])
 }
 
-fn python() -> String {
+pub(super) fn python() -> String {
     folder("python").join("accredit_env.py").to_string_lossy().into_owned()
 }
 

@@ -1,6 +1,7 @@
 //! Environments that others play, with servers that misbehave (`server.py`) and with real ones.
 
 mod http;
+mod judge;
 mod openenv;
 mod process;
 mod real;

@@ -126,7 +126,7 @@ fn what_cannot_start_is_refused_with_the_reason() {
     check(json!({ "command": [] }), "command", "must name a program");
     check(json!({ "command": ["no-such-program"] }), "command", "cannot start `no-such-program`: No such file");
     check(json!({ "command": ["true"] }), "command", "`hello` failed: it closed its stdout");
-    check(json!({ "command": ["echo", "hi"] }), "command", "it wrote `hi`");
+    check(json!({ "command": ["echo", "hi"] }), "command", "`hi`");
     check(json!({ "command": ["x"], "cwd": "/nowhere" }), "cwd", "there is no folder `/nowhere`");
     check(json!({ "command": ["x"], "env": { "A=B": "c" } }), "env", "cannot be the name of a variable");
     check(json!({ "command": ["x"], "workers": 0 }), "workers", "must be 1 to 1024, not 0");

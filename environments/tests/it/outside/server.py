@@ -1,6 +1,7 @@
 """A server of the protocol, of the standard library alone, that misbehaves on demand.
 
-server.py [HOW]: how it starts. What it does later is said by actions. `--http` as the last argument serves over HTTP.
+server.py [HOW]: how it starts. What it does later is said by actions, and of a judge by prompts. `--http` as the last
+argument serves over HTTP; HOW `chat` is then a model with chat completions.
 """
 
 import json
@@ -34,6 +35,7 @@ def hello(request):
         "protocol": 2 if HOW == "version" else 1,
         "instructions": f"pid {os.getpid()}" if HOW == "fickle" else f"Settings {json.dumps(request['settings'])}.",
         "states": True,
+        "judges": HOW == "judge",
         "tasks": 9,
     }
 
@@ -99,11 +101,22 @@ def step(request):
     return answer
 
 
+def judge(request):
+    seeds[request["id"]], steps[request["id"]] = 0, 0
+    shown = json.dumps([request["episode"], request["successful"]])
+    answer = step({"id": request["id"], "action": request["prompt"], "response": shown})
+    if request["prompt"] == "no text":
+        return {"id": request["id"]}
+    return answer if "error" in answer else {"id": answer["id"], "text": answer["feedback"]}
+
+
 def answer(request):
     name = request.get("id")
     if request["op"] == "hello":
         return hello(request)
     names.add(name)
+    if request["op"] == "judge":
+        return judge(request)
     if request["op"] == "reset":
         seeds[name], steps[name] = request["seed"], 0
         return {"id": name, **turn(name), "task": {"text": f"task {seeds[name]}"}}
@@ -130,6 +143,21 @@ def reply(line):
     return whole
 
 
+def chat(request, headers):
+    """Status and body that answer a request for a chat completion."""
+    prompt = request["messages"][0]["content"]
+    steps[prompt] = steps.get(prompt, 0) + 1
+    if prompt == "hang":
+        time.sleep(3600)
+    if prompt == "busy" or (prompt == "flaky" and steps[prompt] < 3):
+        return 429, b"slower, please"
+    if prompt == "garbage":
+        return 200, b"<html>hello</html>"
+    seen = {"prompt": prompt, "model": request["model"], "key": headers["authorization"], "temperature": request.get("temperature")}
+    text = {"megabytes": "x" * 3_000_000, "silent": None}.get(prompt, json.dumps(seen))
+    return 200, json.dumps({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}).encode()
+
+
 def over_http():
     import http.server
 
@@ -142,8 +170,8 @@ def over_http():
                 return self.send_error(503, "out of order")
             if HOW == "locked" and self.headers["authorization"] != "Bearer me":
                 return self.send_error(401)
-            body = reply(line)
-            self.send_response(200)
+            status, body = chat(json.loads(line), self.headers) if HOW == "chat" else (200, reply(line))
+            self.send_response(status)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -151,7 +179,8 @@ def over_http():
         def log_message(self, *_):
             pass
 
-    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    kind = http.server.ThreadingHTTPServer if HOW == "chat" else http.server.HTTPServer
+    server = kind(("127.0.0.1", 0), Handler)
     print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
     server.serve_forever()
 

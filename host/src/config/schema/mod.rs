@@ -7,6 +7,7 @@
 mod credit;
 mod critic;
 mod environment;
+mod judge;
 mod model;
 mod rollout;
 mod run;
@@ -22,6 +23,7 @@ pub(super) use credit::short_name;
 pub use credit::{Credit, Objective};
 pub use critic::{Critic, CriticTrunk};
 pub use environment::{Environment, OnFailure};
+pub use judge::Judge;
 pub use model::{Create, DType, Family, Lora, Model, Targets};
 pub use rollout::{Context, OverlongPrompt, Prompt, Rollout, StateKey};
 pub use run::{Checkpoint, Evaluation, KeepRollouts, Plugins, Run};
@@ -53,6 +55,9 @@ pub struct Config {
     pub environment: Option<Environment>,
     /// How episodes are played.
     pub rollout: Rollout,
+    /// Who says in words what was good and bad about episodes, where a scheme reads that; left out, nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub judge: Option<Judge>,
     /// Behaviour cloning before the first iteration; left out, there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warm_start: Option<WarmStart>,
@@ -84,6 +89,7 @@ impl Default for Config {
             model: Model::default(),
             environment: None,
             rollout: Rollout::default(),
+            judge: None,
             warm_start: None,
             credit: Vec::new(),
             objective: Objective::default(),

@@ -94,7 +94,7 @@ error: unknown key `optimiser`
   |
 5 | [optimiser]
   |  ^^^^^^^^^
-  = expected one of `seed`, `iterations`, `extends`, `run`, `model`, `environment`, `rollout`, `warm_start` and 8 more
+  = expected one of `seed`, `iterations`, `extends`, `run`, `model`, `environment`, `rollout`, `judge` and 9 more
   = hint: did you mean `optimizer`?
 
 error: unknown key `seed` in `update`
@@ -558,7 +558,7 @@ error: unknown key `rolout`
   |
   | --set rolout.groups=1
   |       ^^^^^^
-  = expected one of `seed`, `iterations`, `extends`, `run`, `model`, `environment`, `rollout`, `warm_start` and 8 more
+  = expected one of `seed`, `iterations`, `extends`, `run`, `model`, `environment`, `rollout`, `judge` and 9 more
   = hint: did you mean `rollout`?
 
 error: `iterations` is out of range: 0
@@ -792,4 +792,79 @@ fn a_file_that_cannot_be_read_says_why() {
         let error = Loaded::read(&[folder.path().join(name)], &[]).unwrap_err();
         assert_eq!(text(&error, folder.path()), expected);
     }
+}
+
+#[test]
+fn a_judge_is_one_program_or_one_model_and_its_prompts_show_it_the_episode() {
+    check(
+        "[judge]
+workers = 2
+",
+        &[],
+        "
+error: `judge` names nobody who judges
+ --> a.toml:1:1
+  |
+1 | [judge]
+  | ^^^^^^^
+  = expected a `command`, or the `url` of a server and a `model`",
+    );
+    check(
+        "[judge]
+command = [\"judge\"]
+url = \"http://localhost\"
+model = \"m\"
+",
+        &[],
+        "
+error: `judge.command` and `judge.url` exclude each other
+ --> a.toml:3:1
+  |
+3 | url = \"http://localhost\"
+  | ^^^
+  = expected one of them; `judge.command` is set by a.toml:2",
+    );
+    check(
+        "[judge]
+url = \"http://localhost\"
+prompt = \"Look: {steps} {episode}\"
+prompt_with_success = \"{episode}\"
+",
+        &[],
+        "
+error: `judge` names a server and no model of it
+ --> a.toml:2:1
+  |
+2 | url = \"http://localhost\"
+  | ^^^
+  = expected a `model` beside `url`
+
+error: `{steps}` stands for nothing in `judge.prompt`
+ --> a.toml:3:1
+  |
+3 | prompt = \"Look: {steps} {episode}\"
+  | ^^^^^^
+  = expected `{task}`, `{episode}`, `{outcome}`
+
+error: `judge.prompt_with_success` does not show the judge `{successful}`
+ --> a.toml:4:1
+  |
+4 | prompt_with_success = \"{episode}\"
+  | ^^^^^^^^^^^^^^^^^^^
+  = expected `{successful}` somewhere in it",
+    );
+    check(
+        "[judge]
+command = [\"judge\"]
+key_env = \"KEY\"
+",
+        &[],
+        "
+error: `judge.key_env` has no meaning for a program
+ --> a.toml:3:1
+  |
+3 | key_env = \"KEY\"
+  | ^^^^^^^
+  = expected it beside `url` alone",
+    );
 }

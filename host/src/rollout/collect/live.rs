@@ -249,8 +249,8 @@ impl Live {
             seed: Some(self.play.seed),
             task: self.task.text,
             answer: self.task.answer,
-            outcome: None,
             steps: self.steps,
+            ..Trajectory::default()
         }
     }
 }

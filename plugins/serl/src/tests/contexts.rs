@@ -191,6 +191,24 @@ fn who_cannot_be_reweighted_is_not_asked() {
 }
 
 #[test]
+fn a_judge_speaks_of_the_whole_episode_and_its_silence_is_no_context() {
+    let mut batch = batch();
+    batch.set_texts(JUDGEMENT, &["too slow\n", "", "fine"]);
+    batch.set_texts(JUDGEMENT_WITH_SUCCESS, &["b was faster", " ", "b was slower"]);
+    let told = contexts::<Serl>(r#"{"feedback": "none", "judge": "alone"}"#, &batch);
+    assert_eq!(told.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [0, 1, 5]);
+    assert_eq!(text_of(&told, 1), Some("What a judge says about this episode:\ntoo slow"));
+    let told = contexts::<Serl>(r#"{"judge": "with-success"}"#, &batch);
+    assert_eq!(told.len(), 3);
+    let both =
+        "What a judge says about this episode:\nb was slower\n\nThe environment's answer to this step:\nanswer c0";
+    assert_eq!(text_of(&told, 5), Some(both));
+    // In place of the judge where there is a successful episode, which here is everywhere.
+    let told = contexts::<Serl>(r#"{"feedback": "none", "judge": "alone", "success": "or"}"#, &batch);
+    assert!(told.len() == 6 && told.iter().all(|(_, text)| text.starts_with("A successful episode")), "{told:?}");
+}
+
+#[test]
 fn rlsd_knows_the_answer_or_a_success() {
     let mut batch = batch();
     let success = "A successful episode of the same task:\nStep 1: did c0";
@@ -239,6 +257,8 @@ fn needs_are_what_the_source_needs() {
             r#"{"feedback": "none", "success": "and", "format": "observation-action"}"#,
             &["success", "observation", "action"],
         ),
+        (r#"{"feedback": "none", "judge": "alone"}"#, &["judgement"]),
+        (r#"{"feedback": "none", "judge": "with-success"}"#, &["judgement_with_success"]),
         (r#"{"scope": "anchor"}"#, &["feedback", "observation", "state", "action"]),
         (r#"{"scope": "anchor", "feedback": "none"}"#, &["state", "action", "success"]),
     ] {
@@ -254,6 +274,7 @@ fn what_does_not_fit_is_refused() {
         (r#"{"feedback": "none"}"#, "feedback"),
         (r#"{"feedback": "none", "success": "or"}"#, "success"),
         (r#"{"feedback": "later"}"#, "feedback"),
+        (r#"{"judge": "alone", "scope": "anchor"}"#, "judge"),
         (r#"{"lambda": 1.5}"#, "lambda"),
         (r#"{"weight_clip": -0.1}"#, "weight_clip"),
         (r#"{"sync_every": 0}"#, "sync_every"),

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use accredit_torch::{Critic, Error, Model, Optimizer};
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{self, CriticTrunk},
@@ -24,7 +25,7 @@ pub struct Learner {
 }
 
 /// What one optimiser step of a critic did.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stepped {
     /// Norm of the gradient of its own weights before clipping.
     pub grad_norm: f64,

@@ -1,13 +1,17 @@
-//! A run. THE loop is [`Run::train`]: collect, score, credit, update, evaluate, report, save. Start reading there.
+//! A run. THE loop is [`Run::train`]: collect, score, credit ([`Run::experience`]), update, evaluate, report, save. Start
+//! reading there.
 
 mod changes;
 mod start;
 pub mod stop;
 mod summary;
+mod unfinished;
 mod warm_start;
 
 pub use start::{Options, evaluate_model, plan_text};
+use stop::Phase;
 pub use stop::watch_for_stop;
+use unfinished::Unfinished;
 
 use std::{fs::File, time::Instant};
 
@@ -37,7 +41,7 @@ use crate::{
     },
     scoring::{self, Answered, Models, Rows, Scored, Scorers, Teachers},
     telemetry::{Metrics, MetricsFile, Progress, RunFolder, names},
-    update::{self, Pace, Updated},
+    update::{Learners, Pace, Update},
 };
 
 /// A run that is set up: everything that the loop works with.
@@ -62,6 +66,8 @@ pub struct Run {
     pipeline: Pipeline,
     signals: Signals,
     metrics: MetricsFile,
+    /// An iteration that is under way, where the run stopped in its middle.
+    unfinished: Option<Unfinished>,
     iteration: u64,
     update: u64,
     updates: u64,
@@ -71,46 +77,35 @@ impl Run {
     /// Plays, credits and updates until the planned iterations are done, or until the user asks to stop.
     pub fn train(&mut self) -> Result<()> {
         let mut progress = Progress::new("train", self.iteration, self.config.iterations);
-        progress.say(&match self.iteration {
-            0 => format!("run folder {}", self.folder.path().display()),
-            done => format!(
-                "{}: going on after iteration {done} of {}",
-                self.folder.path().display(),
-                self.config.iterations
-            ),
-        });
+        progress.say(&self.begins());
         let mut before = Metrics::default();
-        if self.iteration == 0 && self.config.evaluation.every > 0 {
+        if self.iteration == 0 && self.unfinished.is_none() && self.config.evaluation.every > 0 {
             before = self.evaluate()?;
             progress.say(&summary::evaluation(None, &before));
         }
         while self.iteration < self.config.iterations && !stop::asked() {
-            let mut metrics = std::mem::take(&mut before).prefixed(names::BEFORE);
             let mut clock = Clock::new();
+            let mut work = match self.unfinished.take() {
+                Some(unfinished) => unfinished,
+                None => self.experience(std::mem::take(&mut before), &mut clock)?,
+            };
+            self.update(&mut work)?;
+            clock.lap(&mut work.metrics, "update_actor");
+            if self.stops_within(&work) {
+                clock.total(&mut work.metrics);
+                self.unfinished = Some(work);
+                break;
+            }
 
-            let mut rollout = self.collect()?;
-            clock.lap(&mut metrics, "gen");
-            let (mut batch, rows, scored) = self.score(&rollout.played.episodes, &rollout.roles)?;
-            batch.write_back(&mut rollout.played.episodes, &self.signals.names());
-            clock.lap(&mut metrics, "score");
-            let answered = self.ask(&mut batch, &rollout.played.episodes)?;
-            clock.lap(&mut metrics, "query");
-            let credit = self.credit(&mut batch)?;
-            clock.lap(&mut metrics, "adv");
-            let updated = self.update(&mut batch, &rows, &credit)?;
-            clock.lap(&mut metrics, "update_actor");
-
-            summary::rollout(&mut metrics, &rollout.played);
-            summary::signals(&mut metrics, scored, &batch);
-            summary::queries(&mut metrics, answered);
-            summary::credit(&mut metrics, &batch, &credit);
-            summary::values(&mut metrics, &batch, &credit);
+            let mut metrics = work.metrics;
             summary::schemes(&mut metrics, &mut self.pipeline);
-            summary::update(&mut metrics, &updated, self.update);
+            summary::update(&mut metrics, &work.update.updated(), self.update);
             self.iteration += 1;
             let evaluated = self.evaluate_if_due(&mut metrics)?;
             clock.lap(&mut metrics, "eval");
-            self.report(&rollout.played, &mut metrics, &mut clock)?;
+            clock.total(&mut metrics);
+            summary::rates(&mut metrics);
+            self.metrics.write(self.iteration - 1, &metrics)?;
             let line = summary::line(&metrics);
             tracing::info!("iteration {}: {line}", self.iteration);
             progress.step(&line);
@@ -122,18 +117,72 @@ impl Run {
             self.save_if_due()?;
         }
         progress.finish();
-        if !stop::asked() {
-            progress.say(&format!("done; everything is in {}", self.folder.path().display()));
-        }
-        if stop::asked() && self.iteration < self.config.iterations {
+        if self.iteration < self.config.iterations {
             self.save()?;
-            progress.say(&format!(
-                "stopped after iteration {}; go on with `accredit resume {}`",
-                self.iteration,
-                self.folder.path().display()
-            ));
         }
+        progress.say(&self.ends());
         Ok(())
+    }
+
+    /// Plays an iteration, scores it and asks the schemes for its credit: all that an update needs.
+    fn experience(&mut self, before: Metrics, clock: &mut Clock) -> Result<Unfinished> {
+        let mut metrics = before.prefixed(names::BEFORE);
+        stop::enter(Phase::Playing);
+        let mut rollout = self.collect()?;
+        clock.lap(&mut metrics, "gen");
+        let (mut batch, rows, scored) = self.score(&rollout.played.episodes, &rollout.roles)?;
+        batch.write_back(&mut rollout.played.episodes, &self.signals.names());
+        clock.lap(&mut metrics, "score");
+        let answered = self.ask(&mut batch, &rollout.played.episodes)?;
+        clock.lap(&mut metrics, "query");
+        let credit = self.credit(&mut batch)?;
+        clock.lap(&mut metrics, "adv");
+
+        summary::rollout(&mut metrics, &rollout.played);
+        summary::signals(&mut metrics, scored, &batch);
+        summary::queries(&mut metrics, answered);
+        summary::credit(&mut metrics, &batch, &credit);
+        summary::values(&mut metrics, &batch, &credit);
+        self.keep_rollouts(&rollout.played)?;
+        let order = Stream::new(self.config.seed, Purpose::Minibatch).with(self.iteration);
+        let update = Update::new(&batch, &self.config.update, order);
+        Ok(Unfinished::new(batch, rows, credit, update, metrics))
+    }
+
+    /// What is said when the loop begins.
+    fn begins(&self) -> String {
+        let (folder, iterations) = (self.folder.path().display(), self.config.iterations);
+        match (self.iteration, &self.unfinished) {
+            (0, None) => format!("run folder {folder}"),
+            (done, None) => format!("{folder}: going on after iteration {done} of {iterations}"),
+            (done, Some(work)) => {
+                let (steps, all) = work.update.position();
+                format!(
+                    "{folder}: going on in iteration {} of {iterations}, after {steps} of its {all} optimiser steps",
+                    done + 1
+                )
+            }
+        }
+    }
+
+    /// What is said when it ends.
+    fn ends(&self) -> String {
+        let folder = self.folder.path().display();
+        let go_on = format!("go on with `accredit resume {folder}`");
+        match &self.unfinished {
+            _ if self.iteration == self.config.iterations => format!("done; everything is in {folder}"),
+            None => format!("stopped after iteration {}; {go_on}", self.iteration),
+            Some(work) => {
+                let (steps, all) = work.update.position();
+                let (now, rollouts) = (self.iteration + 1, "its rollouts are kept, and none is sampled again");
+                format!("stopped in iteration {now}, after {steps} of its {all} optimiser steps; {rollouts}; {go_on}")
+            }
+        }
+    }
+
+    /// Whether the user asked to stop, and ending the iteration would take long.
+    fn stops_within(&self, work: &Unfinished) -> bool {
+        stop::asked() && (!work.update.is_over() || self.evaluation_due(self.iteration + 1))
     }
 
     fn counters(&self) -> Counters {
@@ -230,27 +279,22 @@ impl Run {
         Ok(self.pipeline.credit(batch, self.iteration)?)
     }
 
-    /// Makes the iteration's optimiser steps.
-    fn update(&mut self, batch: &mut Batch, rows: &Rows, credit: &Credit) -> Result<Updated> {
-        let pace =
-            Pace { update: &self.config.update, optimizer: &self.config.optimizer, temperature: self.temperature() };
-        let order = Stream::new(self.config.seed, Purpose::Minibatch).with(self.iteration);
-        let counters = self.counters();
-        let updated = update::update(
-            &self.policy,
-            &mut self.optimizer,
-            &mut self.teachers,
-            self.critic.as_mut(),
-            &mut self.pipeline,
-            batch,
-            rows,
-            credit,
-            pace,
-            counters,
-            order,
-        )?;
-        self.update += updated.steps;
-        Ok(updated)
+    /// Makes the iteration's optimiser steps; where the user asks to stop, some are left.
+    fn update(&mut self, work: &mut Unfinished) -> Result<()> {
+        stop::enter(Phase::Updating);
+        while !work.update.is_over() && !stop::asked() {
+            let (temperature, counters) = (self.temperature(), self.counters());
+            let pace = Pace { update: &self.config.update, optimizer: &self.config.optimizer, temperature };
+            let learners = Learners {
+                policy: &self.policy,
+                optimizer: &mut self.optimizer,
+                teachers: &mut self.teachers,
+                critic: self.critic.as_mut(),
+            };
+            let batch = (&mut work.batch, &work.rows, &work.credit);
+            self.update += work.update.step(learners, &mut self.pipeline, batch, pace, counters)?;
+        }
+        Ok(())
     }
 
     /// The temperature of training: that of sampling, or 1 where sampling is greedy.
@@ -259,10 +303,13 @@ impl Run {
         if temperature > 0.0 { temperature } else { 1.0 }
     }
 
-    fn evaluate_if_due(&mut self, metrics: &mut Metrics) -> Result<bool> {
+    fn evaluation_due(&self, iteration: u64) -> bool {
         let every = self.config.evaluation.every;
-        let last = self.iteration == self.config.iterations;
-        let due = every > 0 && (self.iteration.is_multiple_of(every) || last);
+        every > 0 && (iteration.is_multiple_of(every) || iteration == self.config.iterations)
+    }
+
+    fn evaluate_if_due(&mut self, metrics: &mut Metrics) -> Result<bool> {
+        let due = self.evaluation_due(self.iteration);
         if due {
             let evaluation = self.evaluate()?;
             for (name, value) in evaluation.iter() {
@@ -279,6 +326,7 @@ impl Run {
 
     /// Plays the held-out tasks once each.
     fn evaluate(&mut self) -> Result<Metrics> {
+        stop::enter(Phase::Evaluating);
         start::evaluate(
             &self.config,
             &self.policy,
@@ -289,17 +337,15 @@ impl Run {
         )
     }
 
-    fn report(&mut self, played: &Played, metrics: &mut Metrics, clock: &mut Clock) -> Result<()> {
-        let iteration = self.iteration - 1;
-        let path = self.folder.rollouts_of(iteration);
+    /// Writes the iteration's rollouts, as many as the configuration says.
+    fn keep_rollouts(&self, played: &Played) -> Result<()> {
+        let path = self.folder.rollouts_of(self.iteration);
         match self.config.run.rollouts {
             KeepRollouts::All => file::write(&path, &played.episodes)?,
             KeepRollouts::Sample => file::write(&path, &summary::best_and_worst(&played.episodes))?,
             KeepRollouts::None => {}
         }
-        clock.total(metrics);
-        summary::rates(metrics, played);
-        self.metrics.write(iteration, metrics)
+        Ok(())
     }
 
     fn save_if_due(&mut self) -> Result<()> {
@@ -312,6 +358,10 @@ impl Run {
 
     /// Writes a checkpoint.
     fn save(&mut self) -> Result<()> {
+        let unfinished = match &mut self.unfinished {
+            Some(work) => Some((work.update.position().0, work.to_bytes(&self.pipeline)?)),
+            None => None,
+        };
         checkpoint::save(
             &self.folder.checkpoints(),
             self.config.checkpoint.keep,
@@ -324,6 +374,7 @@ impl Run {
             &self.resolved,
             self.iteration,
             self.update,
+            unfinished,
         )
         .context("the checkpoint could not be written")
     }
@@ -346,7 +397,7 @@ impl Rollout {
     }
 }
 
-/// Measures the parts of an iteration.
+/// Measures the parts of an iteration, beside what was measured before it was interrupted.
 struct Clock {
     started: Instant,
     lap: Instant,
@@ -358,11 +409,11 @@ impl Clock {
     }
 
     fn lap(&mut self, metrics: &mut Metrics, part: &str) {
-        metrics.put(format!("{}{part}", names::TIMING), self.lap.elapsed().as_secs_f64());
+        metrics.add(format!("{}{part}", names::TIMING), self.lap.elapsed().as_secs_f64());
         self.lap = Instant::now();
     }
 
     fn total(&self, metrics: &mut Metrics) {
-        metrics.put(format!("{}step", names::TIMING), self.started.elapsed().as_secs_f64());
+        metrics.add(format!("{}step", names::TIMING), self.started.elapsed().as_secs_f64());
     }
 }

@@ -28,6 +28,8 @@ const TEACHERS: &str = "teachers";
 const CRITIC: &str = "critic";
 /// The resolved configuration that a checkpoint was made with.
 const CONFIG: &str = "config.resolved.toml";
+/// What a checkpoint in the middle of an iteration holds of it.
+const UNFINISHED: &str = "unfinished.bin";
 /// Files of a model folder that belong to the tokenizer, copied as they are.
 const TOKENIZER_FILES: [&str; 8] = [
     "tokenizer.json",
@@ -44,7 +46,7 @@ const TOKENIZER_FILES: [&str; 8] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     version: u32,
-    /// The iteration to play next.
+    /// The iteration to play next, or in whose middle the run is.
     pub iteration: u64,
     /// Optimiser steps taken.
     pub update: u64,
@@ -91,6 +93,11 @@ impl Checkpoint {
         Ok(Self { path, progress })
     }
 
+    /// What it holds of the iteration in whose middle it was made; not there if it was made between two.
+    pub fn unfinished(&self) -> PathBuf {
+        self.path.join(UNFINISHED)
+    }
+
     /// The configuration that it was made with.
     pub fn config(&self) -> PathBuf {
         self.path.join(CONFIG)
@@ -117,10 +124,15 @@ pub fn save(
     config: &str,
     iteration: u64,
     update: u64,
+    unfinished: Option<(u64, Vec<u8>)>,
 ) -> Result<()> {
     let progress = Progress { version: VERSION, iteration, update, schemes: schemes::save(pipeline)? };
-    let path = path_of(checkpoints, iteration);
-    let aside = checkpoints.join(format!(".iteration_{iteration:06}.partial"));
+    let path = match &unfinished {
+        None => path_of(checkpoints, iteration),
+        // Sorted after the checkpoint of the iteration's beginning, and before that of the next one's.
+        Some((done, _)) => checkpoints.join(format!("iteration_{iteration:06}_minibatch_{done:06}")),
+    };
+    let aside = checkpoints.join(format!(".{}.partial", path.file_name().unwrap_or_default().display()));
     if aside.exists() {
         fs::remove_dir_all(&aside).with_context(|| format!("cannot remove {}", aside.display()))?;
     }
@@ -134,6 +146,10 @@ pub fn save(
         let folder = aside.join(CRITIC);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         critic.save(&folder)?;
+    }
+    if let Some((_, bytes)) = unfinished {
+        let file = aside.join(UNFINISHED);
+        fs::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
     }
     let file = aside.join(CONFIG);
     fs::write(&file, config).with_context(|| format!("cannot write {}", file.display()))?;

@@ -15,7 +15,9 @@ use anyhow::{Context, Result, bail};
 use super::{
     Run,
     changes::{self, Changes},
-    summary, warm_start,
+    summary,
+    unfinished::Unfinished,
+    warm_start,
 };
 use crate::{
     checkpoint::{self, Checkpoint},
@@ -328,6 +330,7 @@ impl Run {
             pipeline,
             signals,
             metrics,
+            unfinished: None,
             iteration: 0,
             update: 0,
         };
@@ -379,8 +382,7 @@ impl Run {
             now: &loaded,
             progress: &checkpoint.progress,
             updates: [Updates::of(&before.config, signals).policy, updates.policy],
-        }
-        .describe(&fates);
+        };
         let critic = signals
             .critic
             .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
@@ -390,6 +392,14 @@ impl Run {
         let tasks = tasks(&loaded, &setting, evaluation.as_ref(), held_out_count(&config))?;
         let evaluator = evaluation.map(|evaluation| collector(&config, &evaluation)).transpose()?;
         let collector = collector(&config, &setting)?;
+        let mut unfinished = Unfinished::read(&checkpoint.unfinished()).with_context(damaged)?;
+        if let Some(unfinished) = &mut unfinished {
+            unfinished.put_back(&mut pipeline);
+            if changes.end_update() {
+                unfinished.update.leave_out_rest();
+            }
+        }
+        let changes = changes.describe(&fates, unfinished.is_some());
         // Everything is read: from here on the folder is written.
         log::write_to(&folder.log())?;
         if !sets.is_empty() {
@@ -422,6 +432,7 @@ impl Run {
             optimizer,
             pipeline,
             signals,
+            unfinished,
             iteration,
             update: checkpoint.progress.update,
         })

@@ -13,6 +13,8 @@ mod loader;
 mod manuals;
 mod plugins;
 #[cfg(feature = "torch")]
+mod interrupt;
+#[cfg(feature = "torch")]
 mod resume;
 #[cfg(feature = "torch")]
 mod study;

@@ -80,7 +80,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(config: &str) -> Self {
-        for package in ["accredit-grpo", "accredit-actfocus", "accredit-clip", "accredit-misbehave"] {
+        for package in ["accredit-grpo", "accredit-actfocus", "accredit-clip", "accredit-sdpo", "accredit-misbehave"] {
             library(package);
         }
         let folder = tempfile::tempdir().unwrap();

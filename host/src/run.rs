@@ -28,7 +28,7 @@ use accredit_torch::{Model, Optimizer};
 use anyhow::{Context, Result};
 
 use crate::{
-    checkpoint,
+    checkpoint::{self, Writer},
     config::{Config, KeepRollouts},
     credit::{Counters, Credit, Pipeline, offline::wanted_texts, plan::Signals},
     critic::Learner,
@@ -66,6 +66,9 @@ pub struct Run {
     pipeline: Pipeline,
     signals: Signals,
     metrics: MetricsFile,
+    writer: Writer,
+    /// Seconds for which saving held the loop up since the last iteration began.
+    saving: f64,
     /// An iteration that is under way, where the run stopped in its middle.
     unfinished: Option<Unfinished>,
     iteration: u64,
@@ -84,6 +87,7 @@ impl Run {
             progress.say(&summary::evaluation(None, &before));
         }
         while self.iteration < self.config.iterations && !stop::asked() {
+            self.writer.check()?;
             let mut clock = Clock::new();
             let mut work = match self.unfinished.take() {
                 Some(unfinished) => unfinished,
@@ -114,12 +118,13 @@ impl Run {
                 tracing::info!("{line}");
                 progress.say(&line);
             }
-            self.save_if_due()?;
+            self.save_if_due(metrics.get(names::EVAL_SUCCESS).filter(|_| evaluated))?;
         }
         progress.finish();
         if self.iteration < self.config.iterations {
             self.save()?;
         }
+        self.writer.wait()?;
         progress.say(&self.ends());
         Ok(())
     }
@@ -127,6 +132,7 @@ impl Run {
     /// Plays an iteration, scores it and asks the schemes for its credit: all that an update needs.
     fn experience(&mut self, before: Metrics, clock: &mut Clock) -> Result<Unfinished> {
         let mut metrics = before.prefixed(names::BEFORE);
+        metrics.put(names::SAVING, std::mem::take(&mut self.saving));
         stop::enter(Phase::Playing);
         let mut rollout = self.collect()?;
         clock.lap(&mut metrics, "gen");
@@ -315,11 +321,6 @@ impl Run {
             for (name, value) in evaluation.iter() {
                 metrics.put(name, value);
             }
-            if let Some(success) = evaluation.get(names::EVAL_SUCCESS).filter(|_| self.config.checkpoint.best) {
-                let best = checkpoint::Best { iteration: self.iteration, success };
-                best.keep(&self.folder.best(), &self.policy, &self.folder.tokenizer())
-                    .context("the best policy could not be written")?;
-            }
         }
         Ok(due)
     }
@@ -348,35 +349,64 @@ impl Run {
         Ok(())
     }
 
-    fn save_if_due(&mut self) -> Result<()> {
+    /// Saves what is due after an iteration: a checkpoint, and the policy where its evaluation is the best so far.
+    fn save_if_due(&mut self, success: Option<f64>) -> Result<()> {
         let last = self.iteration == self.config.iterations;
-        if last || self.iteration.is_multiple_of(self.config.checkpoint.every) {
-            self.save()?;
-        }
-        Ok(())
+        let due = last || self.iteration.is_multiple_of(self.config.checkpoint.every);
+        let best = success.filter(|_| self.config.checkpoint.best);
+        self.write(due, best.map(|success| checkpoint::Best { iteration: self.iteration, success }))
     }
 
     /// Writes a checkpoint.
     fn save(&mut self) -> Result<()> {
+        self.write(true, None)
+    }
+
+    /// Copies what is to be written, and writes it on another thread where the configuration says so.
+    fn write(&mut self, checkpoint: bool, best: Option<checkpoint::Best>) -> Result<()> {
+        let began = Instant::now();
+        if checkpoint || best.is_some() {
+            // The best so far is read, and there is one copy of the numbers at a time.
+            self.writer.wait()?;
+        }
+        let best = best.filter(|best| best.is_better(&self.folder.best()));
+        if checkpoint || best.is_some() {
+            let background = self.config.checkpoint.background;
+            let policy = self.policy.snapshot(background)?;
+            let numbers = if checkpoint { Some(self.numbers(background)?) } else { None };
+            let (folder, keep) = (self.folder.clone(), self.config.checkpoint.keep);
+            let write = move || {
+                if let Some(best) = best {
+                    let kept = best.keep(&folder.best(), &policy, &folder.tokenizer());
+                    kept.context("the best policy could not be written")?;
+                }
+                if let Some(numbers) = numbers {
+                    let written =
+                        checkpoint::write(&policy, &numbers, &folder.checkpoints(), keep, &folder.tokenizer());
+                    written.context("the checkpoint could not be written")?;
+                }
+                Ok(())
+            };
+            if background { self.writer.start(write)? } else { write()? }
+        }
+        self.saving += began.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// All of a checkpoint but the policy.
+    fn numbers(&mut self, copied: bool) -> Result<checkpoint::Numbers> {
         let unfinished = match &mut self.unfinished {
-            Some(work) => Some((work.update.position().0, work.to_bytes(&self.pipeline)?)),
+            Some(work) => Some((work.update.position().0, work.put_away(&self.pipeline)?)),
             None => None,
         };
-        checkpoint::save(
-            &self.folder.checkpoints(),
-            self.config.checkpoint.keep,
-            &self.policy,
-            &self.teachers,
-            &self.folder.tokenizer(),
-            &self.optimizer,
-            self.critic.as_ref(),
-            &mut self.pipeline,
-            &self.resolved,
-            self.iteration,
-            self.update,
+        Ok(checkpoint::Numbers {
+            optimizer: self.optimizer.snapshot(copied)?,
+            teachers: self.teachers.snapshot(copied)?,
+            critic: self.critic.as_ref().map(|critic| critic.snapshot(copied)).transpose()?,
+            progress: checkpoint::Progress::of(self.iteration, self.update, &mut self.pipeline)?,
             unfinished,
-        )
-        .context("the checkpoint could not be written")
+            config: self.resolved.clone(),
+        })
     }
 }
 

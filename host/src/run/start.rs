@@ -20,7 +20,7 @@ use super::{
     warm_start,
 };
 use crate::{
-    checkpoint::{self, Checkpoint},
+    checkpoint::{self, Checkpoint, Writer},
     config::{Config, ConfigError, CriticTrunk, Loaded, Parameters, StateKey},
     credit::{
         Pipeline, Supply,
@@ -155,7 +155,7 @@ fn collector(config: &Config, setting: &Setting) -> Result<Collector> {
 fn check_memory(loaded: &Loaded, device: Device, signals: Signals) -> Result<()> {
     let config = &loaded.config;
     let (None, Some(shape)) = (&config.model.path, shape(config)?) else { return Ok(()) };
-    let needed = bytes_of_weights(&shape, signals);
+    let needed = bytes_of_weights(&shape, signals) + bytes_of_checkpoint(config, &shape, signals);
     match machine_memory().filter(|_| device == Device::CPU) {
         Some(memory) if needed > memory => {
             let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
@@ -164,7 +164,9 @@ fn check_memory(loaded: &Loaded, device: Device, signals: Signals) -> Result<()>
                 gibibytes(needed),
                 gibibytes(memory)
             );
-            Err(loaded.error_at("model.create", message, None).into())
+            let hint = "`checkpoint.background = false` saves the copy that is written while training goes on";
+            let hint = config.checkpoint.background.then(|| hint.to_owned());
+            Err(loaded.error_at("model.create", message, hint).into())
         }
         _ => Ok(()),
     }
@@ -173,6 +175,14 @@ fn check_memory(loaded: &Loaded, device: Device, signals: Signals) -> Result<()>
 /// Bytes of all copies of the policy's weights: weights, gradient and two moments, the sampler's, and the reference.
 fn bytes_of_weights(shape: &Shape, signals: Signals) -> u64 {
     memory::bytes(Model::weight_count_of(shape) as u64, weight_copies(signals))
+}
+
+/// Bytes of what is written while training goes on; 0 where it waits for that.
+fn bytes_of_checkpoint(config: &Config, shape: &Shape, signals: Signals) -> u64 {
+    let critic =
+        if signals.critic { Critic::weight_count_of(shape, config.critic.trunk == CriticTrunk::Copy) } else { 0 };
+    let copies = if config.checkpoint.background { memory::CHECKPOINT } else { 0 };
+    memory::bytes((Model::weight_count_of(shape) + critic) as u64, copies)
 }
 
 fn weight_copies(signals: Signals) -> u64 {
@@ -330,11 +340,14 @@ impl Run {
             pipeline,
             signals,
             metrics,
+            writer: Writer::default(),
+            saving: 0.0,
             unfinished: None,
             iteration: 0,
             update: 0,
         };
         run.save()?;
+        run.writer.wait()?;
         Ok(run)
     }
 
@@ -401,6 +414,7 @@ impl Run {
         }
         let changes = changes.describe(&fates, unfinished.is_some());
         // Everything is read: from here on the folder is written.
+        checkpoint::remove_partial(&folder.checkpoints())?;
         log::write_to(&folder.log())?;
         if !sets.is_empty() {
             // What the iterations so far were made with stays on record.
@@ -432,6 +446,8 @@ impl Run {
             optimizer,
             pipeline,
             signals,
+            writer: Writer::default(),
+            saving: 0.0,
             unfinished,
             iteration,
             update: checkpoint.progress.update,
@@ -584,6 +600,13 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
             "  critic: {weights} weights of 4 bytes, {} copies: {:.1} MiB\n",
             memory::CRITIC,
             mebibytes(memory::bytes(weights as u64, memory::CRITIC))
+        ));
+    }
+    if config.checkpoint.background {
+        text.push_str(&format!(
+            "  a checkpoint while it is written: {} copies more: {:.1} MiB\n",
+            memory::CHECKPOINT,
+            mebibytes(bytes_of_checkpoint(config, &shape, signals))
         ));
     }
     Ok(text)

@@ -18,6 +18,9 @@ use crate::{
 /// Bytes of the hash that a file begins with.
 const HASH: usize = 32;
 
+/// What a scheme pushed: what the run calls it, then name, sum and weight of each metric.
+type Pushed = (String, Vec<(String, f64, f64)>);
+
 /// An iteration between credit and its end.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Unfinished {
@@ -32,7 +35,7 @@ pub struct Unfinished {
     /// Numbers of the iteration so far.
     pub metrics: Metrics,
     /// What schemes pushed so far, by what the run calls them; filled while the iteration is put away.
-    schemes: Vec<(String, Vec<(String, f64, f64)>)>,
+    schemes: Vec<Pushed>,
 }
 
 impl Unfinished {
@@ -42,7 +45,7 @@ impl Unfinished {
     }
 
     /// The bytes of its file. NaN and every other number come back as they are.
-    pub fn to_bytes(&mut self, pipeline: &Pipeline) -> Result<Vec<u8>> {
+    pub fn put_away(&mut self, pipeline: &Pipeline) -> Result<Vec<u8>> {
         self.schemes = pipeline.schemes().map(|scheme| (scheme.label().to_owned(), scheme.metric_sums())).collect();
         let numbers = postcard::to_stdvec(self).context("the unfinished iteration cannot be written")?;
         let mut bytes = Sha256::digest(&numbers).to_vec();
@@ -106,7 +109,7 @@ mod tests {
         let file = folder.path().join("unfinished.bin");
         assert!(Unfinished::read(&file).unwrap().is_none());
         let mut before = unfinished();
-        let bytes = before.to_bytes(&Pipeline::default()).unwrap();
+        let bytes = before.put_away(&Pipeline::default()).unwrap();
         fs::write(&file, &bytes).unwrap();
         let after = Unfinished::read(&file).unwrap().unwrap();
         let bits = |unfinished: &Unfinished| {

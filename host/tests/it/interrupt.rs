@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::training::{Bench, CONFIG};
+use crate::training::{Bench, CONFIG, numbers};
 
 /// A scheme that counts its calls, those in the update too: a state that changes between two optimiser steps. It is what
 /// interrupts the run as well.
@@ -62,14 +62,6 @@ fn said(mut command: std::process::Command, interrupt: Option<&str>) -> String {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     said
-}
-
-/// A file without the header of its tensors, whose entries come in any order.
-fn numbers(mut file: Vec<u8>) -> Vec<u8> {
-    match file.first_chunk() {
-        Some(length) if file.get(8) == Some(&b'{') => file.split_off(8 + u64::from_le_bytes(*length) as usize),
-        _ => file,
-    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 #[cfg(feature = "torch")]
+mod checkpoints;
+#[cfg(feature = "torch")]
 mod configs;
 mod credit;
 #[cfg(feature = "torch")]
@@ -9,11 +11,11 @@ mod critic;
 mod environments;
 #[cfg(feature = "torch")]
 mod gradient;
+#[cfg(feature = "torch")]
+mod interrupt;
 mod loader;
 mod manuals;
 mod plugins;
-#[cfg(feature = "torch")]
-mod interrupt;
 #[cfg(feature = "torch")]
 mod resume;
 #[cfg(feature = "torch")]

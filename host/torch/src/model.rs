@@ -7,15 +7,13 @@
 //! Axes: P tokens of all rows, B rows, T tokens of a row, N targets, D hidden size, H query heads, K key and value heads,
 //! C head width.
 
-use std::fs;
 use std::path::Path;
 
 use tch::Tensor;
 
-use crate::config::{CONFIG_FILE, ModelConfig, Shape};
+use crate::config::{ModelConfig, Shape};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::files::write_aside;
 use crate::rotary::Rotary;
 use crate::rows::{Batch, Block, Row};
 use crate::weights::{Layout, Weights};
@@ -146,11 +144,7 @@ impl Model {
     /// Writes `config.json` and `model.safetensors` into a folder, which transformers can load. Each file is written
     /// aside and renamed; the folder is made if it is not there.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-        write_aside(&folder.join(CONFIG_FILE), |to| {
-            fs::write(to, self.config.to_json()).map_err(|e| Error::io(to, e))
-        })?;
-        self.weights.save(folder)
+        self.snapshot(false)?.save(folder)
     }
 
     fn new(config: ModelConfig, weights: Weights, device: Device) -> Result<Self> {

@@ -14,7 +14,7 @@ use crate::critic::Critic;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::shim::{self, AdamWStep};
-use crate::weights::{F32View, Weights, f32_bytes, write_safetensors};
+use crate::weights::Weights;
 
 /// The constants of AdamW. Weight decay acts on matrices; norms and biases have none.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -143,14 +143,11 @@ impl Optimizer {
 
     /// Writes the moments and the number of steps, bit for bit.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let moments =
-            [self.first_moment.f_to_device(tch::Device::Cpu)?, self.second_moment.f_to_device(tch::Device::Cpu)?];
-        let shape = [moments[0].numel()];
-        let tensors = [
-            ("first_moment", F32View { shape: &shape, bytes: f32_bytes(&moments[0])? }),
-            ("second_moment", F32View { shape: &shape, bytes: f32_bytes(&moments[1])? }),
-        ];
-        write_safetensors(path, tensors, [("format", "pt".to_owned()), ("steps", self.steps.to_string())])
+        self.snapshot(false)?.save(path)
+    }
+
+    pub(crate) fn moments(&self) -> [&Tensor; 2] {
+        [&self.first_moment, &self.second_moment]
     }
 
     /// Reads what [`Optimizer::save`] wrote for a model of the same shape. Errors: a file that is missing, broken, or of
@@ -208,6 +205,7 @@ fn check_not_negative(name: &'static str, number: f64) -> Result<()> {
 mod tests {
     use super::*;
     use crate::device::Device;
+    use crate::weights::f32_bytes;
     use crate::{Derivatives, ModelConfig, Row, Shape, SpecialIds, Wanted};
 
     fn model() -> Model {

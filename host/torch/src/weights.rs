@@ -25,6 +25,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::files::write_aside;
 use crate::shim;
+use crate::snapshot::on_cpu;
 
 const WEIGHTS_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
@@ -42,7 +43,7 @@ enum Initial {
 }
 
 /// One Hugging Face tensor: where it lies in the flat buffer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Named {
     name: String,
     offset: usize,
@@ -57,7 +58,7 @@ impl Named {
 }
 
 /// One parameter: a part of the flat buffer with a shape.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Slot {
     offset: usize,
     shape: Vec<i64>,
@@ -99,7 +100,7 @@ impl Wanted {
 }
 
 /// Where everything lies in the flat buffer.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     slots: Vec<Slot>,
     tensors: Vec<Named>,
@@ -360,6 +361,11 @@ impl Weights {
     /// The same weights in a buffer of their own, without gradients.
     pub(crate) fn frozen_copy(&self, shape: &Shape) -> Result<Self> {
         Self::new(Layout::new(shape), self.flat.f_detach_copy()?)
+    }
+
+    /// The same weights on the CPU, without gradients: in a buffer of their own, or in this one if it is there.
+    pub(crate) fn on_cpu(&self, copied: bool) -> Result<Self> {
+        Self::new(self.layout.clone(), on_cpu(&self.flat, copied)?)
     }
 
     /// Moves the weights the share `rate` of the way to others of the same layout.

@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
-use accredit_torch::{Critic, Error, Model, Optimizer};
+use accredit_torch::{Critic, Error, Model, Moments, Optimizer, Snapshot};
 use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     config::{self, CriticTrunk},
@@ -23,8 +24,23 @@ pub struct Learner {
     updates: u64,
 }
 
+/// Weights and moments of a critic at one moment.
+#[derive(Debug)]
+pub struct Saved {
+    weights: Snapshot,
+    moments: Moments,
+}
+
+impl Saved {
+    /// Writes both into a folder, which is made if it is not there.
+    pub fn save(&self, folder: &Path) -> Result<(), Error> {
+        self.weights.save(folder)?;
+        self.moments.save(&folder.join(OPTIMIZER_FILE))
+    }
+}
+
 /// What one optimiser step of a critic did.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Stepped {
     /// Norm of the gradient of its own weights before clipping.
     pub grad_norm: f64,
@@ -48,7 +64,7 @@ impl Learner {
         Ok(Self { critic, optimizer, pace, warmup: config.warmup, updates })
     }
 
-    /// Reads what [`Learner::save`] wrote, and goes on bit for bit. Errors: a folder that is not there, since the run was
+    /// Reads what [`Learner::snapshot`] is written as, and goes on bit for bit. Errors: a folder that is not there, since the run was
     /// started without a critic; files that are broken, or of a critic with another trunk.
     pub fn load(folder: &Path, policy: &Model, config: &config::Critic, updates: u64) -> Result<Self> {
         if !folder.is_dir() {
@@ -65,10 +81,9 @@ impl Learner {
         Ok(learner)
     }
 
-    /// Writes weights and moments into a folder that is there.
-    pub fn save(&self, folder: &Path) -> Result<(), Error> {
-        self.critic.save(folder)?;
-        self.optimizer.save(&folder.join(OPTIMIZER_FILE))
+    /// Weights and moments; see [`Model::snapshot`].
+    pub fn snapshot(&self, copied: bool) -> Result<Saved, Error> {
+        Ok(Saved { weights: self.critic.snapshot(copied)?, moments: self.optimizer.snapshot(copied)? })
     }
 
     /// The critic.

@@ -37,3 +37,8 @@ impl Weights {
 pub fn critic(weights: u64) -> u64 {
     16 * weights
 }
+
+/// A checkpoint that is being written while training goes on: weights that are trained, with two moments.
+pub fn checkpoint(trained: u64) -> u64 {
+    12 * trained
+}

@@ -1,15 +1,19 @@
-//! A run. THE loop is [`Run::train`]: collect, score, credit, update, evaluate, report, save. Start reading there.
+//! A run. THE loop is [`Run::train`]: collect, score, credit ([`Run::experience`]), update, evaluate, report, save. Start
+//! reading there.
 
 mod changes;
 mod policy;
 mod start;
 pub mod stop;
 mod summary;
+mod unfinished;
 mod warm_start;
 
 pub use policy::{adapter, tokenizer_folder};
 pub use start::{Options, evaluate_model, plan_text};
+use stop::Phase;
 pub use stop::watch_for_stop;
+use unfinished::Unfinished;
 
 use std::{fs::File, time::Instant};
 
@@ -26,7 +30,7 @@ use accredit_torch::{Model, Optimizer};
 use anyhow::{Context, Result};
 
 use crate::{
-    checkpoint,
+    checkpoint::{self, Writer},
     config::{Config, KeepRollouts},
     credit::{Counters, Credit, Pipeline, offline::wanted_texts, plan::Signals},
     critic::Learner,
@@ -40,7 +44,7 @@ use crate::{
     },
     scoring::{self, Answered, Models, Rows, Scored, Scorers, Teachers},
     telemetry::{Metrics, MetricsFile, Progress, RunFolder, names},
-    update::{self, Pace, Updated},
+    update::{Learners, Pace, Update},
 };
 
 /// A run that is set up: everything that the loop works with.
@@ -66,6 +70,11 @@ pub struct Run {
     pipeline: Pipeline,
     signals: Signals,
     metrics: MetricsFile,
+    writer: Writer,
+    /// Seconds for which saving held the loop up since the last iteration began.
+    saving: f64,
+    /// An iteration that is under way, where the run stopped in its middle.
+    unfinished: Option<Unfinished>,
     iteration: u64,
     update: u64,
     updates: u64,
@@ -75,49 +84,36 @@ impl Run {
     /// Plays, credits and updates until the planned iterations are done, or until the user asks to stop.
     pub fn train(&mut self) -> Result<()> {
         let mut progress = Progress::new("train", self.iteration, self.config.iterations);
-        progress.say(&match self.iteration {
-            0 => format!("run folder {}", self.folder.path().display()),
-            done => format!(
-                "{}: going on after iteration {done} of {}",
-                self.folder.path().display(),
-                self.config.iterations
-            ),
-        });
+        progress.say(&self.begins());
         let mut before = Metrics::default();
-        if self.iteration == 0 && self.config.evaluation.every > 0 {
+        if self.iteration == 0 && self.unfinished.is_none() && self.config.evaluation.every > 0 {
             before = self.evaluate()?;
             progress.say(&summary::evaluation(None, &before));
         }
         while self.iteration < self.config.iterations && !stop::asked() {
-            let mut metrics = std::mem::take(&mut before).prefixed(names::BEFORE);
+            self.writer.check()?;
             let mut clock = Clock::new();
+            let mut work = match self.unfinished.take() {
+                Some(unfinished) => unfinished,
+                None => self.experience(std::mem::take(&mut before), &mut clock)?,
+            };
+            self.update(&mut work)?;
+            clock.lap(&mut work.metrics, "update_actor");
+            if self.stops_within(&work) {
+                clock.total(&mut work.metrics);
+                self.unfinished = Some(work);
+                break;
+            }
 
-            let mut rollout = self.collect()?;
-            clock.lap(&mut metrics, "gen");
-            let judged = self.judge(&mut rollout)?;
-            clock.lap(&mut metrics, "judge");
-            let (mut batch, rows, scored) = self.score(&rollout.played.episodes, &rollout.roles)?;
-            batch.write_back(&mut rollout.played.episodes, &self.signals.names());
-            clock.lap(&mut metrics, "score");
-            let answered = self.ask(&mut batch, &rollout.played.episodes)?;
-            clock.lap(&mut metrics, "query");
-            let credit = self.credit(&mut batch)?;
-            clock.lap(&mut metrics, "adv");
-            let updated = self.update(&mut batch, &rows, &credit)?;
-            clock.lap(&mut metrics, "update_actor");
-
-            summary::rollout(&mut metrics, &rollout.played);
-            summary::judge(&mut metrics, judged);
-            summary::signals(&mut metrics, scored, &batch);
-            summary::queries(&mut metrics, answered);
-            summary::credit(&mut metrics, &batch, &credit);
-            summary::values(&mut metrics, &batch, &credit);
+            let mut metrics = work.metrics;
             summary::schemes(&mut metrics, &mut self.pipeline);
-            summary::update(&mut metrics, &updated, self.update);
+            summary::update(&mut metrics, &work.update.updated(), self.update);
             self.iteration += 1;
             let evaluated = self.evaluate_if_due(&mut metrics)?;
             clock.lap(&mut metrics, "eval");
-            self.report(&rollout.played, &mut metrics, &mut clock)?;
+            clock.total(&mut metrics);
+            summary::rates(&mut metrics);
+            self.metrics.write(self.iteration - 1, &metrics)?;
             let line = summary::line(&metrics);
             tracing::info!("iteration {}: {line}", self.iteration);
             progress.step(&line);
@@ -126,21 +122,80 @@ impl Run {
                 tracing::info!("{line}");
                 progress.say(&line);
             }
-            self.save_if_due()?;
+            self.save_if_due(metrics.get(names::EVAL_SUCCESS).filter(|_| evaluated))?;
         }
         progress.finish();
-        if !stop::asked() {
-            progress.say(&format!("done; everything is in {}", self.folder.path().display()));
-        }
-        if stop::asked() && self.iteration < self.config.iterations {
+        if self.iteration < self.config.iterations {
             self.save()?;
-            progress.say(&format!(
-                "stopped after iteration {}; go on with `accredit resume {}`",
-                self.iteration,
-                self.folder.path().display()
-            ));
         }
+        self.writer.wait()?;
+        progress.say(&self.ends());
         Ok(())
+    }
+
+    /// Plays an iteration, scores it and asks the schemes for its credit: all that an update needs.
+    fn experience(&mut self, before: Metrics, clock: &mut Clock) -> Result<Unfinished> {
+        let mut metrics = before.prefixed(names::BEFORE);
+        metrics.put(names::SAVING, std::mem::take(&mut self.saving));
+        stop::enter(Phase::Playing);
+        let mut rollout = self.collect()?;
+        clock.lap(&mut metrics, "gen");
+        let judged = self.judge(&mut rollout)?;
+        clock.lap(&mut metrics, "judge");
+        let (mut batch, rows, scored) = self.score(&rollout.played.episodes, &rollout.roles)?;
+        batch.write_back(&mut rollout.played.episodes, &self.signals.names());
+        clock.lap(&mut metrics, "score");
+        let answered = self.ask(&mut batch, &rollout.played.episodes)?;
+        clock.lap(&mut metrics, "query");
+        let credit = self.credit(&mut batch)?;
+        clock.lap(&mut metrics, "adv");
+
+        summary::rollout(&mut metrics, &rollout.played);
+        summary::judge(&mut metrics, judged);
+        summary::signals(&mut metrics, scored, &batch);
+        summary::queries(&mut metrics, answered);
+        summary::credit(&mut metrics, &batch, &credit);
+        summary::values(&mut metrics, &batch, &credit);
+        self.keep_rollouts(&rollout.played)?;
+        let order = Stream::new(self.config.seed, Purpose::Minibatch).with(self.iteration);
+        let update = Update::new(&batch, &self.config.update, order);
+        Ok(Unfinished::new(batch, rows, credit, update, metrics))
+    }
+
+    /// What is said when the loop begins.
+    fn begins(&self) -> String {
+        let (folder, iterations) = (self.folder.path().display(), self.config.iterations);
+        match (self.iteration, &self.unfinished) {
+            (0, None) => format!("run folder {folder}"),
+            (done, None) => format!("{folder}: going on after iteration {done} of {iterations}"),
+            (done, Some(work)) => {
+                let (steps, all) = work.update.position();
+                format!(
+                    "{folder}: going on in iteration {} of {iterations}, after {steps} of its {all} optimiser steps",
+                    done + 1
+                )
+            }
+        }
+    }
+
+    /// What is said when it ends.
+    fn ends(&self) -> String {
+        let folder = self.folder.path().display();
+        let go_on = format!("go on with `accredit resume {folder}`");
+        match &self.unfinished {
+            _ if self.iteration == self.config.iterations => format!("done; everything is in {folder}"),
+            None => format!("stopped after iteration {}; {go_on}", self.iteration),
+            Some(work) => {
+                let (steps, all) = work.update.position();
+                let (now, rollouts) = (self.iteration + 1, "its rollouts are kept, and none is sampled again");
+                format!("stopped in iteration {now}, after {steps} of its {all} optimiser steps; {rollouts}; {go_on}")
+            }
+        }
+    }
+
+    /// Whether the user asked to stop, and ending the iteration would take long.
+    fn stops_within(&self, work: &Unfinished) -> bool {
+        stop::asked() && (!work.update.is_over() || self.evaluation_due(self.iteration + 1))
     }
 
     fn counters(&self) -> Counters {
@@ -250,27 +305,22 @@ impl Run {
         Ok(self.pipeline.credit(batch, self.iteration)?)
     }
 
-    /// Makes the iteration's optimiser steps.
-    fn update(&mut self, batch: &mut Batch, rows: &Rows, credit: &Credit) -> Result<Updated> {
-        let pace =
-            Pace { update: &self.config.update, optimizer: &self.config.optimizer, temperature: self.temperature() };
-        let order = Stream::new(self.config.seed, Purpose::Minibatch).with(self.iteration);
-        let counters = self.counters();
-        let updated = update::update(
-            &self.policy,
-            &mut self.optimizer,
-            &mut self.teachers,
-            self.critic.as_mut(),
-            &mut self.pipeline,
-            batch,
-            rows,
-            credit,
-            pace,
-            counters,
-            order,
-        )?;
-        self.update += updated.steps;
-        Ok(updated)
+    /// Makes the iteration's optimiser steps; where the user asks to stop, some are left.
+    fn update(&mut self, work: &mut Unfinished) -> Result<()> {
+        stop::enter(Phase::Updating);
+        while !work.update.is_over() && !stop::asked() {
+            let (temperature, counters) = (self.temperature(), self.counters());
+            let pace = Pace { update: &self.config.update, optimizer: &self.config.optimizer, temperature };
+            let learners = Learners {
+                policy: &self.policy,
+                optimizer: &mut self.optimizer,
+                teachers: &mut self.teachers,
+                critic: self.critic.as_mut(),
+            };
+            let batch = (&mut work.batch, &work.rows, &work.credit);
+            self.update += work.update.step(learners, &mut self.pipeline, batch, pace, counters)?;
+        }
+        Ok(())
     }
 
     /// The temperature of training: that of sampling, or 1 where sampling is greedy.
@@ -279,19 +329,17 @@ impl Run {
         if temperature > 0.0 { temperature } else { 1.0 }
     }
 
-    fn evaluate_if_due(&mut self, metrics: &mut Metrics) -> Result<bool> {
+    fn evaluation_due(&self, iteration: u64) -> bool {
         let every = self.config.evaluation.every;
-        let last = self.iteration == self.config.iterations;
-        let due = every > 0 && (self.iteration.is_multiple_of(every) || last);
+        every > 0 && (iteration.is_multiple_of(every) || iteration == self.config.iterations)
+    }
+
+    fn evaluate_if_due(&mut self, metrics: &mut Metrics) -> Result<bool> {
+        let due = self.evaluation_due(self.iteration);
         if due {
             let evaluation = self.evaluate()?;
             for (name, value) in evaluation.iter() {
                 metrics.put(name, value);
-            }
-            if let Some(success) = evaluation.get(names::EVAL_SUCCESS).filter(|_| self.config.checkpoint.best) {
-                let best = checkpoint::Best { iteration: self.iteration, success };
-                best.keep(&self.folder.best(), &self.policy, &self.folder.tokenizer())
-                    .context("the best policy could not be written")?;
             }
         }
         Ok(due)
@@ -299,6 +347,7 @@ impl Run {
 
     /// Plays the held-out tasks once each.
     fn evaluate(&mut self) -> Result<Metrics> {
+        stop::enter(Phase::Evaluating);
         start::evaluate(
             &self.config,
             &self.policy,
@@ -309,43 +358,75 @@ impl Run {
         )
     }
 
-    fn report(&mut self, played: &Played, metrics: &mut Metrics, clock: &mut Clock) -> Result<()> {
-        let iteration = self.iteration - 1;
-        let path = self.folder.rollouts_of(iteration);
+    /// Writes the iteration's rollouts, as many as the configuration says.
+    fn keep_rollouts(&self, played: &Played) -> Result<()> {
+        let path = self.folder.rollouts_of(self.iteration);
         match self.config.run.rollouts {
             KeepRollouts::All => file::write(&path, &played.episodes)?,
             KeepRollouts::Sample => file::write(&path, &summary::best_and_worst(&played.episodes))?,
             KeepRollouts::None => {}
         }
-        clock.total(metrics);
-        summary::rates(metrics, played);
-        self.metrics.write(iteration, metrics)
+        Ok(())
     }
 
-    fn save_if_due(&mut self) -> Result<()> {
+    /// Saves what is due after an iteration: a checkpoint, and the policy where its evaluation is the best so far.
+    fn save_if_due(&mut self, success: Option<f64>) -> Result<()> {
         let last = self.iteration == self.config.iterations;
-        if last || self.iteration.is_multiple_of(self.config.checkpoint.every) {
-            self.save()?;
-        }
-        Ok(())
+        let due = last || self.iteration.is_multiple_of(self.config.checkpoint.every);
+        let best = success.filter(|_| self.config.checkpoint.best);
+        self.write(due, best.map(|success| checkpoint::Best { iteration: self.iteration, success }))
     }
 
     /// Writes a checkpoint.
     fn save(&mut self) -> Result<()> {
-        checkpoint::save(
-            &self.folder.checkpoints(),
-            self.config.checkpoint.keep,
-            &self.policy,
-            &self.teachers,
-            &self.folder.tokenizer(),
-            &self.optimizer,
-            self.critic.as_ref(),
-            &mut self.pipeline,
-            &self.resolved,
-            self.iteration,
-            self.update,
-        )
-        .context("the checkpoint could not be written")
+        self.write(true, None)
+    }
+
+    /// Copies what is to be written, and writes it on another thread where the configuration says so.
+    fn write(&mut self, checkpoint: bool, best: Option<checkpoint::Best>) -> Result<()> {
+        let began = Instant::now();
+        if checkpoint || best.is_some() {
+            // The best so far is read, and there is one copy of the numbers at a time.
+            self.writer.wait()?;
+        }
+        let best = best.filter(|best| best.is_better(&self.folder.best()));
+        if checkpoint || best.is_some() {
+            let background = self.config.checkpoint.background;
+            let policy = self.policy.snapshot(background)?;
+            let numbers = if checkpoint { Some(self.numbers(background)?) } else { None };
+            let (folder, keep) = (self.folder.clone(), self.config.checkpoint.keep);
+            let write = move || {
+                if let Some(best) = best {
+                    let kept = best.keep(&folder.best(), &policy, &folder.tokenizer());
+                    kept.context("the best policy could not be written")?;
+                }
+                if let Some(numbers) = numbers {
+                    let written =
+                        checkpoint::write(&policy, &numbers, &folder.checkpoints(), keep, &folder.tokenizer());
+                    written.context("the checkpoint could not be written")?;
+                }
+                Ok(())
+            };
+            if background { self.writer.start(write)? } else { write()? }
+        }
+        self.saving += began.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    /// All of a checkpoint but the policy.
+    fn numbers(&mut self, copied: bool) -> Result<checkpoint::Numbers> {
+        let unfinished = match &mut self.unfinished {
+            Some(work) => Some((work.update.position().0, work.put_away(&self.pipeline)?)),
+            None => None,
+        };
+        Ok(checkpoint::Numbers {
+            optimizer: self.optimizer.snapshot(copied)?,
+            teachers: self.teachers.snapshot(copied)?,
+            critic: self.critic.as_ref().map(|critic| critic.snapshot(copied)).transpose()?,
+            progress: checkpoint::Progress::of(self.iteration, self.update, &mut self.pipeline)?,
+            unfinished,
+            config: self.resolved.clone(),
+        })
     }
 }
 
@@ -366,7 +447,7 @@ impl Rollout {
     }
 }
 
-/// Measures the parts of an iteration.
+/// Measures the parts of an iteration, beside what was measured before it was interrupted.
 struct Clock {
     started: Instant,
     lap: Instant,
@@ -378,11 +459,11 @@ impl Clock {
     }
 
     fn lap(&mut self, metrics: &mut Metrics, part: &str) {
-        metrics.put(format!("{}{part}", names::TIMING), self.lap.elapsed().as_secs_f64());
+        metrics.add(format!("{}{part}", names::TIMING), self.lap.elapsed().as_secs_f64());
         self.lap = Instant::now();
     }
 
     fn total(&self, metrics: &mut Metrics) {
-        metrics.put(format!("{}step", names::TIMING), self.started.elapsed().as_secs_f64());
+        metrics.add(format!("{}step", names::TIMING), self.started.elapsed().as_secs_f64());
     }
 }

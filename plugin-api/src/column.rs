@@ -3,6 +3,8 @@
 
 use std::marker::PhantomData;
 
+use serde::{Deserialize, Serialize};
+
 use crate::abi::DType;
 
 mod sealed {
@@ -26,7 +28,7 @@ macro_rules! elements {
 elements!(f32 => F32, f64 => F64, u8 => U8, u32 => U32, u64 => U64, bool => BOOL);
 
 /// What one element of a column belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Level {
     /// One element for the whole batch.
     Batch,

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use abi_stable::std_types::{RErr, ROk, RSlice, RSliceMut, RStr};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     abi::{DType, RawCall, RawColumn, RawColumnMut, RawError, RawReply, RawScheme},
@@ -12,7 +13,7 @@ use crate::{
 };
 
 /// The elements of a column.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Data {
     /// 32-bit floats.
     F32(Vec<f32>),
@@ -78,7 +79,7 @@ impl Data {
 }
 
 /// Columns by name, owned by the host.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Table {
     columns: Vec<(Cow<'static, str>, Data)>,
 }

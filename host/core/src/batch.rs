@@ -14,6 +14,7 @@ use accredit_plugin_api::{
     host::{Data, Table, known_column, may_have_gaps},
 };
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 
 use crate::{
     episode::{Layout, Status, Step, TokenKind, Trajectory},
@@ -125,7 +126,7 @@ pub enum BatchError {
 }
 
 /// What was counted and left out before any scheme sees the batch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// The environment broke.
     pub failed: usize,
@@ -156,7 +157,7 @@ pub enum Role {
 }
 
 /// A batch, with the way back to the episodes that it was built from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Batch {
     /// The columns, offsets included.
     pub table: Table,

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use accredit_torch::Model;
+use accredit_torch::Snapshot;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
@@ -31,12 +31,13 @@ impl Best {
         serde_json::from_str(&fs::read_to_string(Self::file(folder)).ok()?).ok()
     }
 
-    /// Keeps the policy in `folder` if none was better or as good. Says whether it did. What was there stays until the new
-    /// one is whole.
-    pub fn keep(self, folder: &Path, policy: &Model, tokenizer: &Path) -> Result<bool> {
-        if Self::of(folder).is_some_and(|best| best.success >= self.success) {
-            return Ok(false);
-        }
+    /// Whether the policy in `folder`, if there is one, is not as good.
+    pub fn is_better(self, folder: &Path) -> bool {
+        Self::of(folder).is_none_or(|best| best.success < self.success)
+    }
+
+    /// Keeps the policy in `folder`. What was there stays until the new one is whole.
+    pub fn keep(self, folder: &Path, policy: &Snapshot, tokenizer: &Path) -> Result<()> {
         let (aside, old) = (folder.with_extension("partial"), folder.with_extension("old"));
         for rest in [&aside, &old].into_iter().filter(|rest| rest.exists()) {
             fs::remove_dir_all(rest).with_context(|| format!("cannot remove {}", rest.display()))?;
@@ -57,13 +58,13 @@ impl Best {
         if old.exists() {
             fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))?;
         }
-        Ok(true)
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use accredit_torch::{Device, ModelConfig, Shape, SpecialIds};
+    use accredit_torch::{Device, Model, ModelConfig, Shape, SpecialIds};
 
     use super::*;
 
@@ -80,7 +81,12 @@ mod tests {
             .zip(1..)
             .map(|(success, iteration)| {
                 let policy = Model::create(config.clone(), iteration, Device::CPU).unwrap();
-                Best { iteration, success }.keep(&folder, &policy, &tokenizer).unwrap()
+                let best = Best { iteration, success };
+                let better = best.is_better(&folder);
+                if better {
+                    best.keep(&folder, &policy.snapshot(true).unwrap(), &tokenizer).unwrap();
+                }
+                better
             })
             .collect();
         assert_eq!(kept, [true, false, false, true]);

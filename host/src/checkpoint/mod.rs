@@ -3,20 +3,22 @@
 
 mod best;
 mod schemes;
+mod writer;
 
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
 };
 
-use accredit_torch::{Model, Optimizer};
+use accredit_torch::{Moments, Optimizer, Snapshot};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 pub use best::Best;
 pub use schemes::Fate;
+pub use writer::Writer;
 
-use crate::{credit::Pipeline, critic::Learner, scoring::Teachers};
+use crate::{credit::Pipeline, critic};
 
 /// Version of the files' meaning.
 const VERSION: u32 = 2;
@@ -24,10 +26,18 @@ const VERSION: u32 = 2;
 const MODEL: &str = "model";
 /// Folder of a checkpoint that holds the teachers.
 const TEACHERS: &str = "teachers";
+/// The policy's optimiser.
+const OPTIMIZER: &str = "optimizer.safetensors";
+/// Where the run stands; written last.
+const PROGRESS: &str = "progress.json";
+/// End of the name of a checkpoint that is being written.
+const PARTIAL: &str = ".partial";
 /// Folder of the critic.
 const CRITIC: &str = "critic";
 /// The resolved configuration that a checkpoint was made with.
 const CONFIG: &str = "config.resolved.toml";
+/// What a checkpoint in the middle of an iteration holds of it.
+const UNFINISHED: &str = "unfinished.bin";
 /// Files of a model folder that belong to the tokenizer, copied as they are.
 const TOKENIZER_FILES: [&str; 8] = [
     "tokenizer.json",
@@ -44,7 +54,7 @@ const TOKENIZER_FILES: [&str; 8] = [
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     version: u32,
-    /// The iteration to play next.
+    /// The iteration to play next, or in whose middle the run is.
     pub iteration: u64,
     /// Optimiser steps taken.
     pub update: u64,
@@ -81,7 +91,7 @@ impl Checkpoint {
         let Some(path) = found.pop() else {
             bail!("{} holds no checkpoint", checkpoints.display());
         };
-        let file = path.join("progress.json");
+        let file = path.join(PROGRESS);
         let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         let progress: Progress =
             serde_json::from_str(&text).with_context(|| format!("{} is broken", file.display()))?;
@@ -91,6 +101,11 @@ impl Checkpoint {
         Ok(Self { path, progress })
     }
 
+    /// What it holds of the iteration in whose middle it was made; not there if it was made between two.
+    pub fn unfinished(&self) -> PathBuf {
+        self.path.join(UNFINISHED)
+    }
+
     /// The configuration that it was made with.
     pub fn config(&self) -> PathBuf {
         self.path.join(CONFIG)
@@ -98,48 +113,66 @@ impl Checkpoint {
 
     /// Restores the optimiser and the schemes, and says what became of each scheme's state.
     pub fn restore(&self, optimizer: &mut Optimizer, pipeline: &mut Pipeline) -> Result<Vec<(String, Fate)>> {
-        optimizer.load(&self.path.join("optimizer.safetensors"))?;
+        optimizer.load(&self.path.join(OPTIMIZER))?;
         schemes::restore(&self.progress.schemes, pipeline)
     }
 }
 
+/// All of a checkpoint but the policy, at one moment.
+#[derive(Debug)]
+pub struct Numbers {
+    /// The policy's optimiser.
+    pub optimizer: Moments,
+    /// The teachers, with the names of their folders.
+    pub teachers: Vec<(String, Snapshot)>,
+    /// The critic, where there is one.
+    pub critic: Option<critic::Saved>,
+    /// Where the run stands.
+    pub progress: Progress,
+    /// What it holds of an unfinished iteration, and how many of its minibatches are done.
+    pub unfinished: Option<(u64, Vec<u8>)>,
+    /// The resolved configuration.
+    pub config: String,
+}
+
+impl Progress {
+    /// Where a run stands, with what its schemes remember.
+    pub fn of(iteration: u64, update: u64, pipeline: &mut Pipeline) -> Result<Self> {
+        Ok(Self { version: VERSION, iteration, update, schemes: schemes::save(pipeline)? })
+    }
+}
+
 /// Writes a checkpoint and removes the oldest ones beyond `keep`.
-#[expect(clippy::too_many_arguments, reason = "the parts of a checkpoint")]
-pub fn save(
-    checkpoints: &Path,
-    keep: usize,
-    model: &Model,
-    teachers: &Teachers,
-    tokenizer: &Path,
-    optimizer: &Optimizer,
-    critic: Option<&Learner>,
-    pipeline: &mut Pipeline,
-    config: &str,
-    iteration: u64,
-    update: u64,
-) -> Result<()> {
-    let progress = Progress { version: VERSION, iteration, update, schemes: schemes::save(pipeline)? };
-    let path = path_of(checkpoints, iteration);
-    let aside = checkpoints.join(format!(".iteration_{iteration:06}.partial"));
+pub fn write(policy: &Snapshot, numbers: &Numbers, checkpoints: &Path, keep: usize, tokenizer: &Path) -> Result<()> {
+    let iteration = numbers.progress.iteration;
+    let path = match &numbers.unfinished {
+        None => path_of(checkpoints, iteration),
+        // Sorted after the checkpoint of the iteration's beginning, and before that of the next one's.
+        Some((done, _)) => checkpoints.join(format!("iteration_{iteration:06}_minibatch_{done:06}")),
+    };
+    let aside = checkpoints.join(format!(".{}{PARTIAL}", path.file_name().unwrap_or_default().display()));
     if aside.exists() {
         fs::remove_dir_all(&aside).with_context(|| format!("cannot remove {}", aside.display()))?;
     }
     let folder = aside.join(MODEL);
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    model.save(&folder)?;
+    policy.save(&folder)?;
     copy_tokenizer(tokenizer, &folder)?;
-    teachers.save(&aside.join(TEACHERS))?;
-    optimizer.save(&aside.join("optimizer.safetensors"))?;
-    if let Some(critic) = critic {
-        let folder = aside.join(CRITIC);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        critic.save(&folder)?;
+    for (name, teacher) in &numbers.teachers {
+        teacher.save(&aside.join(TEACHERS).join(name))?;
     }
-    let file = aside.join(CONFIG);
-    fs::write(&file, config).with_context(|| format!("cannot write {}", file.display()))?;
-    let file = aside.join("progress.json");
-    fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&progress)?))
-        .with_context(|| format!("cannot write {}", file.display()))?;
+    numbers.optimizer.save(&aside.join(OPTIMIZER))?;
+    if let Some(critic) = &numbers.critic {
+        critic.save(&aside.join(CRITIC))?;
+    }
+    let put = |name: &str, bytes: &[u8]| {
+        let file = aside.join(name);
+        fs::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))
+    };
+    if let Some((_, bytes)) = &numbers.unfinished {
+        put(UNFINISHED, bytes)?;
+    }
+    put(CONFIG, numbers.config.as_bytes())?;
+    put(PROGRESS, format!("{}\n", serde_json::to_string_pretty(&numbers.progress)?).as_bytes())?;
     sync(&aside)?;
     if path.exists() {
         fs::remove_dir_all(&path).with_context(|| format!("cannot replace {}", path.display()))?;
@@ -150,6 +183,17 @@ pub fn save(
     all.truncate(all.len().saturating_sub(keep.max(1)));
     for old in all {
         fs::remove_dir_all(&old).with_context(|| format!("cannot remove {}", old.display()))?;
+    }
+    Ok(())
+}
+
+/// Removes what is left of checkpoints that were being written when a run ended.
+pub fn remove_partial(checkpoints: &Path) -> Result<()> {
+    for entry in fs::read_dir(checkpoints).with_context(|| format!("cannot read {}", checkpoints.display()))? {
+        let path = entry.with_context(|| format!("cannot read {}", checkpoints.display()))?.path();
+        if path.is_dir() && path.to_string_lossy().ends_with(PARTIAL) {
+            fs::remove_dir_all(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+        }
     }
     Ok(())
 }
@@ -182,7 +226,7 @@ fn list(checkpoints: &Path) -> Result<Vec<PathBuf>> {
     for entry in entries {
         let path = entry.with_context(|| format!("cannot read {}", checkpoints.display()))?.path();
         let named = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("iteration_"));
-        if named && path.join("progress.json").is_file() {
+        if named && path.join(PROGRESS).is_file() {
             found.push(path);
         } else if named {
             tracing::warn!("{} has no progress.json and is passed over", path.display());

@@ -12,6 +12,7 @@ use accredit_plugin_api::{
     },
     host::{Data, Table, read_queries},
 };
+use serde::{Deserialize, Serialize};
 
 use super::check::{CreditError, finite, first_not_finite, not_negative};
 use crate::plugin::Scheme;
@@ -75,7 +76,7 @@ pub struct Pipeline {
 }
 
 /// The credit of every token of a batch.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Credit {
     /// Advantages.
     pub advantage: Vec<f32>,
@@ -83,9 +84,11 @@ pub struct Credit {
     pub weight: Vec<f32>,
     /// What the critic should say.
     pub value_target: Option<Vec<f32>>,
-    /// What the shadows would have given.
+    /// What the shadows would have given; for reports, and not kept with an unfinished iteration.
+    #[serde(skip)]
     pub shadows: Vec<Shadow>,
-    /// What each stage wrote, in numbers.
+    /// What each stage wrote, in numbers; for reports, too.
+    #[serde(skip)]
     pub statistics: Vec<StageStatistics>,
 }
 

@@ -86,6 +86,19 @@ impl Registration {
         RawHost { context: self.context, functions: *FUNCTIONS }
     }
 
+    /// What [`take_metrics`](Self::take_metrics) would average, by name: the sum of value times weight, and the sum of
+    /// weights.
+    pub fn metric_sums(&self) -> Vec<(String, f64, f64)> {
+        let metrics = self.entry.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        metrics.iter().map(|(name, (sum, weight))| (name.clone(), *sum, *weight)).collect()
+    }
+
+    /// Goes on from sums of an earlier process, in place of what was pushed here so far.
+    pub fn put_metric_sums(&self, sums: &[(String, f64, f64)]) {
+        let mut metrics = self.entry.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        *metrics = sums.iter().map(|(name, sum, weight)| (name.clone(), (*sum, *weight))).collect();
+    }
+
     /// The weighted mean of each metric that was pushed since the last call, by name.
     pub fn take_metrics(&self) -> Vec<(String, f64)> {
         let sums = {

@@ -175,6 +175,17 @@ impl Scheme {
         self.registration.take_metrics()
     }
 
+    /// What it pushed since the last [`take_metrics`](Self::take_metrics), as sums: name, sum of value times weight, sum of
+    /// weights.
+    pub fn metric_sums(&self) -> Vec<(String, f64, f64)> {
+        self.registration.metric_sums()
+    }
+
+    /// Goes on from such sums.
+    pub fn put_metric_sums(&mut self, sums: &[(String, f64, f64)]) {
+        self.registration.put_metric_sums(sums);
+    }
+
     fn guarded<T>(
         &mut self,
         during: During,

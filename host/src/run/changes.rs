@@ -46,14 +46,33 @@ pub fn check(before: &Loaded, now: &Loaded) -> Result<(), ConfigError> {
 }
 
 impl Changes<'_> {
+    /// Whether the update of an unfinished iteration ends here: its batch was made for other schemes, or for another
+    /// distribution of tokens.
+    pub fn end_update(&self) -> bool {
+        let ends =
+            |key: &str| key.starts_with("credit") || key.starts_with("objective.") || key == "rollout.temperature";
+        self.now.changes_since(self.before).iter().any(|change| ends(&change.key))
+    }
+
     /// A line for each key that changed, with what that means, and one for each scheme whose state was not kept.
-    pub fn describe(&self, fates: &[(String, Fate)]) -> Vec<String> {
+    /// `unfinished` is whether the run goes on in the middle of an iteration.
+    pub fn describe(&self, fates: &[(String, Fate)], unfinished: bool) -> Vec<String> {
         let changes = self.now.changes_since(self.before);
         let mut lines: Vec<String> = changes.iter().map(|change| self.line(change)).collect();
         lines.extend(fates.iter().filter_map(|(label, fate)| scheme(label, fate)));
         if !lines.is_empty() {
             let heading = format!("changed from iteration {} on (counted from 0):", self.progress.iteration);
             lines.insert(0, heading);
+            if unfinished {
+                let iteration = self.progress.iteration;
+                lines.push(if self.end_update() {
+                    format!("  iteration {iteration} was being updated: the rest of its update is left out, since its batch was \
+                             made for the schemes and the temperature of before")
+                } else {
+                    format!("  iteration {iteration} is being updated: it keeps its rollouts, credit and minibatches, and what \
+                             concerns these holds from iteration {} on", iteration + 1)
+                });
+            }
         }
         lines
     }

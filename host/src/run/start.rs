@@ -16,10 +16,12 @@ use super::{
     Run,
     changes::{self, Changes},
     policy::{self, Form},
-    summary, warm_start,
+    summary,
+    unfinished::Unfinished,
+    warm_start,
 };
 use crate::{
-    checkpoint::{self, Checkpoint},
+    checkpoint::{self, Checkpoint, Writer},
     config::{Config, ConfigError, CriticTrunk, Loaded, Parameters, StateKey},
     credit::{
         Pipeline, Supply,
@@ -159,7 +161,8 @@ fn collector(config: &Config, setting: &Setting) -> Result<Collector> {
 fn check_memory(loaded: &Loaded, form: &Form, signals: Signals) -> Result<()> {
     let config = &loaded.config;
     let (None, Some(shape)) = (&config.model.path, shape(config)?) else { return Ok(()) };
-    let needed = bytes_of_weights(weights_of(&shape, form)?, signals);
+    let weights = weights_of(&shape, form)?;
+    let needed = bytes_of_weights(weights, signals) + bytes_of_checkpoint(config, weights, &shape, signals);
     match machine_memory().filter(|_| form.device == Device::CPU) {
         Some(memory) if needed > memory => {
             let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
@@ -168,7 +171,9 @@ fn check_memory(loaded: &Loaded, form: &Form, signals: Signals) -> Result<()> {
                 gibibytes(needed),
                 gibibytes(memory)
             );
-            Err(loaded.error_at("model.create", message, None).into())
+            let hint = "`checkpoint.background = false` saves the copy that is written while training goes on";
+            let hint = config.checkpoint.background.then(|| hint.to_owned());
+            Err(loaded.error_at("model.create", message, hint).into())
         }
         _ => Ok(()),
     }
@@ -183,6 +188,16 @@ fn weights_of(shape: &Shape, form: &Form) -> Result<memory::Weights> {
 /// Bytes of the policy, its sampler, and the reference.
 fn bytes_of_weights(weights: memory::Weights, signals: Signals) -> u64 {
     weights.policy() + weights.sampler() + if signals.reference() { weights.reference() } else { 0 }
+}
+
+/// Bytes of what is written while training goes on; 0 where it waits for that.
+fn bytes_of_checkpoint(config: &Config, weights: memory::Weights, shape: &Shape, signals: Signals) -> u64 {
+    if !config.checkpoint.background {
+        return 0;
+    }
+    let critic =
+        if signals.critic { Critic::weight_count_of(shape, config.critic.trunk == CriticTrunk::Copy) } else { 0 };
+    memory::checkpoint(weights.trained + critic as u64)
 }
 
 /// Bytes of memory that the machine has, where it says so.
@@ -347,10 +362,14 @@ impl Run {
             pipeline,
             signals,
             metrics,
+            writer: Writer::default(),
+            saving: 0.0,
+            unfinished: None,
             iteration: 0,
             update: 0,
         };
         run.save()?;
+        run.writer.wait()?;
         Ok(run)
     }
 
@@ -401,8 +420,7 @@ impl Run {
             now: &loaded,
             progress: &checkpoint.progress,
             updates: [Updates::of(&before.config, signals).policy, updates.policy],
-        }
-        .describe(&fates);
+        };
         let critic = signals
             .critic
             .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
@@ -413,7 +431,16 @@ impl Run {
         let evaluator = evaluation.map(|evaluation| collector(&config, &evaluation)).transpose()?;
         let collector = collector(&config, &setting)?;
         let judge = Judge::of(&loaded, &pipeline)?;
+        let mut unfinished = Unfinished::read(&checkpoint.unfinished()).with_context(damaged)?;
+        if let Some(unfinished) = &mut unfinished {
+            unfinished.put_back(&mut pipeline);
+            if changes.end_update() {
+                unfinished.update.leave_out_rest();
+            }
+        }
+        let changes = changes.describe(&fates, unfinished.is_some());
         // Everything is read: from here on the folder is written.
+        checkpoint::remove_partial(&folder.checkpoints())?;
         log::write_to(&folder.log())?;
         if !sets.is_empty() {
             // What the iterations so far were made with stays on record.
@@ -446,6 +473,9 @@ impl Run {
             optimizer,
             pipeline,
             signals,
+            writer: Writer::default(),
+            saving: 0.0,
+            unfinished,
             iteration,
             update: checkpoint.progress.update,
         })
@@ -598,6 +628,12 @@ pub fn plan_text(loaded: &Loaded, options: &Options) -> Result<String> {
     if signals.critic {
         let weights = Critic::weight_count_of(&shape, config.critic.trunk == CriticTrunk::Copy);
         text.push_str(&format!("  critic: {weights} weights: {:.1} MiB\n", mebibytes(memory::critic(weights as u64))));
+    }
+    if config.checkpoint.background {
+        text.push_str(&format!(
+            "  a checkpoint while it is written: {:.1} MiB more\n",
+            mebibytes(bytes_of_checkpoint(config, weights, &shape, signals))
+        ));
     }
     Ok(text)
 }

@@ -241,11 +241,12 @@ pub fn update(metrics: &mut Metrics, updated: &Updated, updates: u64) {
 }
 
 /// Turns counts of tokens into rates, with the times that were measured.
-pub fn rates(metrics: &mut Metrics, played: &Played) {
+pub fn rates(metrics: &mut Metrics) {
     let seconds = |part: &str| metrics.get(&format!("{}{part}", names::TIMING)).unwrap_or(f64::NAN);
     let (sampling, training) = (seconds("gen"), seconds("update_actor"));
     let tokens = metrics.get(names::TRAINING_RATE).unwrap_or(0.0);
-    metrics.put(names::SAMPLING_RATE, played.sampled_tokens as f64 / sampling);
+    let sampled = metrics.get(names::SAMPLED_TOKENS).unwrap_or(0.0);
+    metrics.put(names::SAMPLING_RATE, sampled / sampling);
     metrics.put(names::TRAINING_RATE, tokens / training);
 }
 

@@ -3,9 +3,10 @@
 use accredit_core::{batch::Batch, episode::Trajectory};
 use accredit_plugin_api::columns::ROW_STEPS;
 use accredit_torch::Row;
+use serde::{Deserialize, Serialize};
 
 /// The rows of a batch, in its order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rows {
     tokens: Vec<Vec<u32>>,
     targets: Vec<Vec<u32>>,

@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use accredit_plugin_api::{Query, QueryPolicy};
-use accredit_torch::{Error, Model};
+use accredit_torch::{Error, Model, Snapshot};
 use anyhow::{Context, Result, bail};
 
 /// The teachers of a run.
@@ -52,12 +52,13 @@ impl Teachers {
         Ok(())
     }
 
-    /// Writes each into a model folder of its own under `folder`, which is made if there is one to write.
-    pub fn save(&self, folder: &Path) -> Result<(), Error> {
-        self.list.iter().try_for_each(|teacher| teacher.model.save(&folder.join(folder_name(teacher.policy))))
+    /// Each with the name of its folder, which stands beside those of the others; see [`Model::snapshot`].
+    pub fn snapshot(&self, copied: bool) -> Result<Vec<(String, Snapshot)>, Error> {
+        let one = |teacher: &Teacher| Ok((folder_name(teacher.policy), teacher.model.snapshot(copied)?));
+        self.list.iter().map(one).collect()
     }
 
-    /// Reads what [`Teachers::save`] wrote, for the same policy later; no folder means no teacher.
+    /// Reads the folder of such folders, for the same policy later; no folder means no teacher.
     pub fn load(folder: &Path, policy: &Model) -> Result<Self> {
         let mut list = Vec::new();
         if folder.is_dir() {
@@ -142,7 +143,9 @@ mod tests {
         let mut teachers = Teachers::default();
         teachers.make(&policies.map(query), &before).unwrap();
         teachers.follow(&after, 1).unwrap();
-        teachers.save(folder.path()).unwrap();
+        for (name, snapshot) in teachers.snapshot(true).unwrap() {
+            snapshot.save(&folder.path().join(name)).unwrap();
+        }
         let back = Teachers::load(folder.path(), &after).unwrap();
         for policy in policies {
             assert_eq!(logprobs(back.scorer(policy, &after)), logprobs(teachers.scorer(policy, &after)));

@@ -7,13 +7,15 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Key of the iteration's number in every line.
 pub const ITERATION: &str = "iteration";
 
 /// Named numbers of one iteration, in the order in which they were put in.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct Metrics {
     values: Map<String, Value>,
 }
@@ -22,6 +24,13 @@ impl Metrics {
     /// Puts a number in. One that is not finite becomes null, which readers show as missing.
     pub fn put(&mut self, name: impl Into<String>, value: f64) {
         self.values.insert(name.into(), serde_json::Number::from_f64(value).map_or(Value::Null, Value::Number));
+    }
+
+    /// Adds to a number, which is 0 if it is not there.
+    pub fn add(&mut self, name: impl Into<String>, value: f64) {
+        let name = name.into();
+        let before = self.get(&name).unwrap_or(0.0);
+        self.put(name, before + value);
     }
 
     /// The same numbers under names that begin with a prefix.
@@ -38,6 +47,21 @@ impl Metrics {
     /// All numbers.
     pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
         self.values.iter().filter_map(|(name, value)| value.as_f64().map(|value| (name.as_str(), value)))
+    }
+}
+
+/// As a line of the file, without the iteration.
+impl From<Metrics> for String {
+    fn from(metrics: Metrics) -> Self {
+        Value::Object(metrics.values).to_string()
+    }
+}
+
+impl TryFrom<String> for Metrics {
+    type Error = serde_json::Error;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Ok(Self { values: serde_json::from_str(&text)? })
     }
 }
 

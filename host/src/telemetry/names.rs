@@ -99,6 +99,9 @@ pub const EVAL_COMPLETE: &str = "val/response/complete_ratio";
 pub const BEFORE: &str = "before/";
 /// Seconds of a part of the iteration; the prefix of all that two equal runs differ in.
 pub const TIMING: &str = "timing_s/";
+/// Seconds for which saving after the iteration before held the loop up: copying the numbers, waiting for what was being
+/// written, and writing itself where that is not done in the background.
+pub const SAVING: &str = "timing_s/save_checkpoint";
 /// Sampled tokens per second.
 pub const SAMPLING_RATE: &str = "perf/sampled_tokens_per_second";
 /// Trained tokens per second, prompts included.

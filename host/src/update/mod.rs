@@ -6,12 +6,15 @@ mod schedule;
 
 pub use schedule::learning_rate;
 
+use std::collections::VecDeque;
+
 use accredit_core::{Slice, batch::Batch, rng::Stream};
 use accredit_plugin_api::{
     columns::{NEW_ENTROPY, NEW_TOP_K_LOGPROB, NEW_VALUE, OLD_LOGPROB, TOP_K_ID},
     host::Data,
 };
 use accredit_torch::{AdamW, Critic, Derivatives, Listed, Model, Optimizer, TrunkGradient, Values, Wanted, passes};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
@@ -32,8 +35,20 @@ pub enum UpdateError {
     Credit(#[from] CreditError),
 }
 
+/// The update of one iteration: the minibatches that are left, and what those so far did. It can be put away between two of
+/// them, and goes on the same.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Update {
+    /// Rows of the minibatches that are left, in their order.
+    left: VecDeque<Vec<usize>>,
+    /// Minibatches that are done.
+    done: u64,
+    /// Sums over these.
+    sums: Updated,
+}
+
 /// What an update did, over all its optimiser steps.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Updated {
     /// Optimiser steps of the policy.
     pub steps: u64,
@@ -55,7 +70,7 @@ pub struct Updated {
 
 /// How far the policy has moved from the one that was scored, as the forward passes of an update see it: sums over
 /// tokens.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moved {
     /// Tokens.
     pub tokens: f64,
@@ -114,71 +129,104 @@ pub struct Trained<'a> {
     pub critic_alone: bool,
 }
 
-/// Makes the optimiser steps of one iteration. `order` shuffles the rows. In the critic's warm-up the policy makes none,
-/// and the count of updates stands still.
-#[expect(clippy::too_many_arguments, reason = "everything that an update brings together, and none of it twice")]
-pub fn update(
-    model: &Model,
-    optimizer: &mut Optimizer,
-    teachers: &mut Teachers,
-    mut critic: Option<&mut Learner>,
-    pipeline: &mut Pipeline,
-    batch: &mut Batch,
-    rows: &Rows,
-    credit: &Credit,
-    pace: Pace<'_>,
-    mut counters: Counters,
-    order: Stream,
-) -> Result<Updated, UpdateError> {
-    let mut updated = Updated::default();
-    let mut trained = batch.trained_rows();
-    if trained.is_empty() {
-        return Ok(updated);
+/// All that an optimiser step changes.
+#[derive(Debug)]
+pub struct Learners<'a> {
+    /// The policy.
+    pub policy: &'a Model,
+    /// Its optimiser.
+    pub optimizer: &'a mut Optimizer,
+    /// What follows the policy.
+    pub teachers: &'a mut Teachers,
+    /// The critic with its own optimiser, where there is one.
+    pub critic: Option<&'a mut Learner>,
+}
+
+impl Update {
+    /// The update of a batch, of which nothing is done. `order` shuffles the rows in each epoch.
+    pub fn new(batch: &Batch, config: &config::Update, order: Stream) -> Self {
+        let mut trained = batch.trained_rows();
+        let mut left = VecDeque::new();
+        for epoch in 0..if trained.is_empty() { 0 } else { config.epochs as u64 } {
+            order.with(epoch).shuffle(&mut trained);
+            left.extend(deal(&trained, config.minibatches));
+        }
+        Self { left, ..Self::default() }
     }
-    let iteration = counters.iteration;
-    let critic_alone = critic.as_ref().is_some_and(|critic| critic.warms_up(iteration));
-    let mut minibatches = 0_u64;
-    for epoch in 0..pace.update.epochs as u64 {
-        order.with(epoch).shuffle(&mut trained);
-        for minibatch_rows in deal(&trained, pace.update.minibatches) {
-            counters.put_into(batch);
-            optimizer.zero_grad()?;
-            if let Some(critic) = &mut critic {
-                critic.zero_grad()?;
-            }
-            let critic_of = critic.as_ref().map(|learner| learner.critic());
-            let models = Trained { policy: model, critic: critic_of, critic_alone };
-            let passed = gradient(models, pipeline, batch, rows, credit, &minibatch_rows, pace, iteration)?;
-            updated.loss += passed.loss;
-            updated.moved.add(passed.moved);
-            updated.tokens += minibatch_rows.iter().map(|row| rows.len_of(*row)).sum::<usize>();
-            minibatches += 1;
-            if let Some(critic) = &mut critic {
-                let stepped = critic.step()?;
-                let sum = updated.critic.get_or_insert_default();
-                *sum = Stepped { grad_norm: sum.grad_norm + stepped.grad_norm, lr: stepped.lr };
-            }
-            if critic_alone {
-                continue;
-            }
+
+    /// Whether nothing is left.
+    pub fn is_over(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Minibatches that are done, and all of them.
+    pub fn position(&self) -> (u64, u64) {
+        (self.done, self.done + self.left.len() as u64)
+    }
+
+    /// Leaves out what is left.
+    pub fn leave_out_rest(&mut self) {
+        self.left.clear();
+    }
+
+    /// Makes one optimiser step, with the next minibatch, and gives the number of optimiser steps of the policy that it was:
+    /// in the critic's warm-up the policy makes none, and the count of updates stands still.
+    pub fn step(
+        &mut self,
+        learners: Learners<'_>,
+        pipeline: &mut Pipeline,
+        (batch, rows, credit): (&mut Batch, &Rows, &Credit),
+        pace: Pace<'_>,
+        counters: Counters,
+    ) -> Result<u64, UpdateError> {
+        let Some(minibatch) = self.left.front() else { return Ok(0) };
+        let Learners { policy, optimizer, teachers, mut critic } = learners;
+        let iteration = counters.iteration;
+        let critic_alone = critic.as_ref().is_some_and(|critic| critic.warms_up(iteration));
+        counters.put_into(batch);
+        optimizer.zero_grad()?;
+        if let Some(critic) = &mut critic {
+            critic.zero_grad()?;
+        }
+        let critic_of = critic.as_ref().map(|learner| learner.critic());
+        let models = Trained { policy, critic: critic_of, critic_alone };
+        let passed = gradient(models, pipeline, batch, rows, credit, minibatch, pace, iteration)?;
+        let sums = &mut self.sums;
+        sums.loss += passed.loss;
+        sums.moved.add(passed.moved);
+        sums.tokens += minibatch.iter().map(|row| rows.len_of(*row)).sum::<usize>();
+        if let Some(critic) = &mut critic {
+            let stepped = critic.step()?;
+            let sum = sums.critic.get_or_insert_default();
+            *sum = Stepped { grad_norm: sum.grad_norm + stepped.grad_norm, lr: stepped.lr };
+        }
+        let steps = u64::from(!critic_alone);
+        if !critic_alone {
             let lr = learning_rate(pace.optimizer, counters.update, counters.updates);
             let report = optimizer.step(lr)?;
-            counters.update += 1;
-            teachers.follow(model, counters.update)?;
-            updated.steps += 1;
-            updated.lr = lr;
-            updated.grad_norm += report.grad_norm;
-            updated.clipped_share += f64::from(u8::from(report.clipped));
+            teachers.follow(policy, counters.update + 1)?;
+            sums.steps += 1;
+            sums.lr = lr;
+            sums.grad_norm += report.grad_norm;
+            sums.clipped_share += f64::from(u8::from(report.clipped));
         }
+        self.left.pop_front();
+        self.done += 1;
+        Ok(steps)
     }
-    let steps = updated.steps.max(1) as f64;
-    updated.loss /= minibatches.max(1) as f64;
-    updated.grad_norm /= steps;
-    updated.clipped_share /= steps;
-    if let Some(critic) = &mut updated.critic {
-        critic.grad_norm /= minibatches as f64;
+
+    /// What the steps so far did.
+    pub fn updated(&self) -> Updated {
+        let mut updated = self.sums.clone();
+        let (steps, minibatches) = (updated.steps.max(1) as f64, self.done.max(1) as f64);
+        updated.loss /= minibatches;
+        updated.grad_norm /= steps;
+        updated.clipped_share /= steps;
+        if let Some(critic) = &mut updated.critic {
+            critic.grad_norm /= minibatches;
+        }
+        updated
     }
-    Ok(updated)
 }
 
 /// Adds the gradient of one minibatch to the models', micro-batch by micro-batch. Nothing of it depends on how the

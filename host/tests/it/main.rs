@@ -4,6 +4,8 @@
 #[cfg(feature = "torch")]
 mod adapters;
 #[cfg(feature = "torch")]
+mod checkpoints;
+#[cfg(feature = "torch")]
 mod configs;
 mod credit;
 #[cfg(feature = "torch")]
@@ -11,6 +13,8 @@ mod critic;
 mod environments;
 #[cfg(feature = "torch")]
 mod gradient;
+#[cfg(feature = "torch")]
+mod interrupt;
 mod judge;
 mod loader;
 mod manuals;

@@ -80,7 +80,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(config: &str) -> Self {
-        for package in ["accredit-grpo", "accredit-actfocus", "accredit-clip", "accredit-misbehave"] {
+        for package in ["accredit-grpo", "accredit-actfocus", "accredit-clip", "accredit-sdpo", "accredit-misbehave"] {
             library(package);
         }
         let folder = tempfile::tempdir().unwrap();
@@ -143,6 +143,14 @@ impl Bench {
     pub fn saved(&self, run: &str, iteration: u64, file: &str) -> Vec<u8> {
         let checkpoint = self.path(run).join(format!("checkpoints/iteration_{iteration:06}"));
         fs::read(checkpoint.join(file)).unwrap()
+    }
+}
+
+/// A file without the header of its tensors, whose entries come in any order.
+pub fn numbers(mut file: Vec<u8>) -> Vec<u8> {
+    match file.first_chunk() {
+        Some(length) if file.get(8) == Some(&b'{') => file.split_off(8 + u64::from_le_bytes(*length) as usize),
+        _ => file,
     }
 }
 

@@ -67,7 +67,8 @@ fn a_new_adapter_changes_nothing_and_learns() {
     for tied in [false, true] {
         let before = logprobs(&model(tied));
         let model = arranged(model(tied), DType::F32, &Trained::Adapter(lora()));
-        assert_eq!(logprobs(&model), before);
+        // Rounding depends on where buffers happen to lie.
+        assert!(largest_difference(&logprobs(&model), &before) < 1e-6);
         let shared: Vec<Tensor> = model.layers().iter().map(|layer| layer.up.weight.copy()).collect();
         train(&model, 20);
         assert!(logprobs(&model).iter().sum::<f32>() > before.iter().sum::<f32>() + 1.0);

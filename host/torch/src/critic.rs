@@ -83,7 +83,7 @@ impl Critic {
     /// Writes `model.safetensors` into a folder that is there: Hugging Face's names of the trunk, where it is the
     /// critic's own, and `score.weight` and `score.bias`.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        self.weights.save(folder, DType::F32, usize::MAX)
+        self.snapshot(false)?.save(folder)
     }
 
     /// Number of weights of its own.

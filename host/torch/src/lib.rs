@@ -16,7 +16,7 @@
 //! | `head.rs` | the output layer: log-prob, entropy and energy of target tokens, and the way back |
 //! | `score.rs`, `train.rs` | columns without and with gradients |
 //! | `critic.rs` | values from a linear head, on the policy's trunk or on one of its own |
-//! | `optimizer.rs` | AdamW over the flat buffer |
+//! | `optimizer.rs`, `snapshot.rs` | AdamW over the flat buffer; weights and moments to be written while training goes on |
 //! | `session.rs`, `generate.rs`, `decode.rs`, `cache.rs`, `sample.rs` | sampling with a KV cache |
 //! | `kernels.rs`, `shim.rs` | what is written in C++: decoding kernels for the CPU, what tch does not bind |
 
@@ -50,6 +50,7 @@ mod sample;
 mod score;
 mod session;
 mod shim;
+mod snapshot;
 mod tensors;
 #[cfg(test)]
 mod testing;
@@ -73,4 +74,5 @@ pub use rows::{Row, passes};
 pub use sample::Sampling;
 pub use score::{Scores, Wanted};
 pub use session::{Ask, Ends, Generated, Session, StopReason};
+pub use snapshot::{Moments, Snapshot};
 pub use train::{Derivatives, Fresh};

@@ -7,16 +7,14 @@
 //! Axes: P tokens of all rows, B rows, T tokens of a row, N targets, D hidden size, H query heads, K key and value heads,
 //! C head width.
 
-use std::fs;
 use std::path::Path;
 
 use tch::Tensor;
 
-use crate::config::{CONFIG_FILE, ModelConfig, Shape};
+use crate::config::{ModelConfig, Shape};
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::files::write_aside;
 use crate::layout::{Layout, Trained};
 use crate::linear::{Adapter, Linear, converted};
 use crate::lora::{AdapterConfig, Group, Lora};
@@ -110,9 +108,6 @@ struct Frame {
     sine: Tensor,
     blocks: Vec<Block>,
 }
-
-/// Largest weights file of a saved model, as transformers cuts them.
-const SHARD_BYTES: usize = 5_000_000_000;
 
 /// Multiply-adds that take as long as one more block in each layer, forward and back: what calling libtorch's operations
 /// costs on a CPU, and what launching kernels costs on a GPU.
@@ -256,26 +251,13 @@ impl Model {
     /// `adapter_config.json` and `adapter_model.safetensors`, which PEFT can load. In f32, so that nothing is lost. Each
     /// file is written aside and renamed; the folder is made if it is not there.
     pub fn save(&self, folder: &Path) -> Result<()> {
-        fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-        if let Some(adapter) = &self.adapter {
-            adapter.save(folder)?;
-            return self.weights.save_adapter(folder);
-        }
-        self.write_model(folder, DType::F32, SHARD_BYTES)
+        self.snapshot(false)?.save(folder)
     }
 
     /// Writes a whole model into a folder, in a type of numbers and in files of at most `shard_bytes`, where one tensor is
     /// not larger. An adapter is added to the weights.
     pub fn export(self, folder: &Path, dtype: DType, shard_bytes: usize) -> Result<()> {
-        fs::create_dir_all(folder).map_err(|e| Error::io(folder, e))?;
-        self.merged()?.write_model(folder, dtype, shard_bytes)
-    }
-
-    fn write_model(&self, folder: &Path, dtype: DType, shard_bytes: usize) -> Result<()> {
-        write_aside(&folder.join(CONFIG_FILE), |to| {
-            fs::write(to, self.config.to_json(dtype)).map_err(|e| Error::io(to, e))
-        })?;
-        self.weights.save(folder, dtype, shard_bytes)
+        self.merged()?.snapshot(false)?.write(folder, dtype, shard_bytes)
     }
 
     /// The same model without its adapter, which is added to the weights. Frozen, and in buffers of its own.

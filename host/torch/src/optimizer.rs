@@ -11,11 +11,9 @@ use safetensors::tensor::{Dtype, SafeTensors};
 use tch::{Kind, Tensor};
 
 use crate::critic::Critic;
-use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::shim::{self, AdamWStep};
-use crate::tensors::{self, Named};
 use crate::weights::Weights;
 
 /// The constants of AdamW. Weight decay acts on matrices; norms and biases have none.
@@ -145,11 +143,11 @@ impl Optimizer {
 
     /// Writes the moments and the number of steps, bit for bit.
     pub fn save(&self, path: &Path) -> Result<()> {
-        let shape = [self.weights.numel()];
-        let moments = [("first_moment", &self.first_moment), ("second_moment", &self.second_moment)];
-        let moments =
-            moments.map(|(name, moment)| Named { name: name.into(), shape: &shape, numbers: moment.shallow_clone() });
-        tensors::write(path, &moments, DType::F32, [("steps", self.steps.to_string())])
+        self.snapshot(false)?.save(path)
+    }
+
+    pub(crate) fn moments(&self) -> [&Tensor; 2] {
+        [&self.first_moment, &self.second_moment]
     }
 
     /// Reads what [`Optimizer::save`] wrote for a model of the same shape. Errors: a file that is missing, broken, or of
@@ -207,6 +205,7 @@ fn check_not_negative(name: &'static str, number: f64) -> Result<()> {
 mod tests {
     use super::*;
     use crate::device::Device;
+    use crate::tensors;
     use crate::{Derivatives, ModelConfig, Row, Shape, SpecialIds, Wanted};
 
     fn model() -> Model {

@@ -24,6 +24,7 @@ use crate::error::{Error, Result};
 use crate::layout::{Buffer, Initial, Layout, Named, Slot, Trained};
 use crate::lora::{ADAPTER_FILE, PREFIX};
 use crate::shim;
+use crate::snapshot::on_cpu;
 use crate::tensors::{self, Place, Source};
 
 /// The flat buffers and the views into them.
@@ -205,6 +206,12 @@ impl Weights {
     pub(crate) fn frozen_copy(&self, kind: Kind) -> Result<Self> {
         let own = self.own.f_detach_copy()?.f_to_kind(kind)?;
         Self::new(self.layout.clone(), own, self.shared.shallow_clone())
+    }
+
+    /// The same weights without gradients: its own on the CPU in f32, copied or as they are if they are so, the shared ones
+    /// shared.
+    pub(crate) fn on_cpu(&self, copied: bool) -> Result<Self> {
+        Self::new(self.layout.clone(), on_cpu(&self.own, copied)?, self.shared.shallow_clone())
     }
 
     /// Moves the weights the share `rate` of the way to others of the same layout.

@@ -821,7 +821,7 @@ error: `judge.command` and `judge.url` exclude each other
  --> a.toml:3:1
   |
 3 | url = \"http://localhost\"
-  | ^^^
+  | ^^^^^^^^^^^^^^^^^^^^^^^^
   = expected one of them; `judge.command` is set by a.toml:2",
     );
     check(
@@ -836,21 +836,21 @@ error: `judge` names a server and no model of it
  --> a.toml:2:1
   |
 2 | url = \"http://localhost\"
-  | ^^^
+  | ^^^^^^^^^^^^^^^^^^^^^^^^
   = expected a `model` beside `url`
 
 error: `{steps}` stands for nothing in `judge.prompt`
  --> a.toml:3:1
   |
 3 | prompt = \"Look: {steps} {episode}\"
-  | ^^^^^^
+  | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   = expected `{task}`, `{episode}`, `{outcome}`
 
 error: `judge.prompt_with_success` does not show the judge `{successful}`
  --> a.toml:4:1
   |
 4 | prompt_with_success = \"{episode}\"
-  | ^^^^^^^^^^^^^^^^^^^
+  | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
   = expected `{successful}` somewhere in it",
     );
     check(
@@ -864,7 +864,7 @@ error: `judge.key_env` has no meaning for a program
  --> a.toml:3:1
   |
 3 | key_env = \"KEY\"
-  | ^^^^^^^
+  | ^^^^^^^^^^^^^^^
   = expected it beside `url` alone",
     );
 }

@@ -127,6 +127,7 @@ fn split(answer: Value) -> Option<(Option<String>, Answer)> {
 /// What a server says about itself.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the protocol")]
 pub(super) struct Description {
     protocol: u64,
     pub(super) instructions: String,

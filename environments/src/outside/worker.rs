@@ -199,10 +199,9 @@ impl Worker {
             let message = format!("{name} broke {tries} times in a row and is given up: {}", self.last_failure);
             return Err(CallError::new(message));
         }
-        if self.failures > 0 {
-            if self.stop.recv_timeout(wait_after(self.failures)) == Err(RecvTimeoutError::Disconnected) {
-                return Err(CallError::new(format!("{} ends", self.name())));
-            }
+        let waits = self.failures > 0;
+        if waits && self.stop.recv_timeout(wait_after(self.failures)) == Err(RecvTimeoutError::Disconnected) {
+            return Err(CallError::new(format!("{} ends", self.name())));
         }
         match self.open() {
             Ok(link) => {

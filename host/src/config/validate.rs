@@ -135,7 +135,7 @@ impl Findings<'_> {
                 format!("expected one of them; `judge.command` is set by {}", loaded.origin("judge.command")),
             ),
             (true, Some(_)) if judge.model.is_none() => {
-                self.wrong("judge.url", "`judge` names a server and no model of it", "expected a `model` beside `url`")
+                self.wrong("judge.url", "`judge` names a server and no model of it", "expected a `model` beside `url`");
             }
             _ => {}
         }

@@ -279,7 +279,7 @@ impl Run {
         let lock = folder.lock()?;
         let settings = (&setting, evaluation.as_ref());
         let set_up =
-            Self::set_up(loaded, settings, folder.clone(), existing, pipeline, judge, signals, tasks, form, lock);
+            Self::set_up(loaded, settings, folder.clone(), existing, pipeline, judge, signals, tasks, &form, lock);
         if set_up.is_err()
             && let Err(error) = folder.remove()
         {
@@ -300,7 +300,7 @@ impl Run {
         judge: Option<Judge>,
         signals: Signals,
         tasks: Tasks,
-        form: Form,
+        form: &Form,
         lock: File,
     ) -> Result<Self> {
         let config = loaded.config.clone();
@@ -320,7 +320,7 @@ impl Run {
             }
             (tokenizer, prompter, policy, tasks)
         } else {
-            create(&config, setting, &folder, tasks, &form)?
+            create(&config, setting, &folder, tasks, form)?
         };
         let mut policy = policy;
         if config.model.path.is_some() && config.warm_start.is_some() {

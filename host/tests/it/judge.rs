@@ -228,7 +228,7 @@ mod runs {
         assert!(!success);
         let expected = "1 of 6 questions to the judge failed, more than `judge.max_failed_share` (0.1) allows; the last: \
                         `text` must be a text, not 7";
-        assert!(error.replace("\n", " ").contains(expected), "{error}");
+        assert!(error.replace('\n', " ").contains(expected), "{error}");
     }
 
     /// A server with chat completions that says `text` to everything, and the requests that it got.

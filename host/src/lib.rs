@@ -12,6 +12,7 @@
 //! | [`critic`] | the value model, where a scheme needs one |
 //! | [`scoring`], [`update`], [`checkpoint`] | signals, optimiser steps, and what a run needs to go on |
 //! | [`study`] | configurations times seeds, and what came out |
+//! | [`device_check`] | what a device computes, and how fast |
 //! | [`telemetry`] | the run folder, metrics, progress |
 //!
 //! What runs a model is behind the feature `torch`, which is on by default.
@@ -24,6 +25,8 @@ pub mod config;
 pub mod credit;
 #[cfg(feature = "torch")]
 pub mod critic;
+#[cfg(feature = "torch")]
+pub mod device_check;
 pub mod judge;
 pub mod memory;
 pub mod plugin;

@@ -3,6 +3,8 @@
 mod colour;
 mod config;
 mod credit;
+#[cfg(feature = "torch")]
+mod device;
 mod environment;
 mod model;
 mod plugin;
@@ -57,6 +59,10 @@ enum Command {
     /// Run configurations with several seeds, side by side, and report what came out
     #[cfg(feature = "torch")]
     Study(study::Study),
+    /// Check and measure the device that models compute on
+    #[cfg(feature = "torch")]
+    #[command(subcommand)]
+    Device(device::Device),
     #[cfg(not(feature = "torch"))]
     #[command(flatten)]
     Absent(Absent),
@@ -86,7 +92,7 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum Absent {
     /// Not in this program: it was built without libtorch
-    #[command(aliases = ["resume", "eval", "plan", "study"], disable_help_flag = true)]
+    #[command(aliases = ["resume", "eval", "plan", "study", "device"], disable_help_flag = true)]
     Train {
         /// Whatever the command would have been given
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
@@ -171,10 +177,12 @@ fn run(command: Command) -> Result<()> {
         Command::Plan(plan) => plan.run(),
         #[cfg(feature = "torch")]
         Command::Study(study) => study.run(),
+        #[cfg(feature = "torch")]
+        Command::Device(device) => device.run(),
         #[cfg(not(feature = "torch"))]
         Command::Absent(Absent::Train { .. }) => {
             anyhow::bail!(
-                "train, resume, eval, plan and study need libtorch, which this program was built without; \
+                "train, resume, eval, plan, study and device need libtorch, which this program was built without; \
                  `cargo xtask quickstart` fetches it and builds the rest"
             )
         }

@@ -163,7 +163,7 @@ fn check_memory(loaded: &Loaded, form: &Form, signals: Signals) -> Result<()> {
     let (None, Some(shape)) = (&config.model.path, shape(config)?) else { return Ok(()) };
     let weights = weights_of(&shape, form)?;
     let needed = bytes_of_weights(weights, signals) + bytes_of_checkpoint(config, weights, &shape, signals);
-    match machine_memory().filter(|_| form.device == Device::CPU) {
+    match accredit_torch::memory(Device::CPU).map(|memory| memory.all).filter(|_| form.device == Device::CPU) {
         Some(memory) if needed > memory => {
             let gibibytes = |bytes: u64| bytes as f64 / f64::from(1 << 30);
             let message = format!(
@@ -198,13 +198,6 @@ fn bytes_of_checkpoint(config: &Config, weights: memory::Weights, shape: &Shape,
     let critic =
         if signals.critic { Critic::weight_count_of(shape, config.critic.trunk == CriticTrunk::Copy) } else { 0 };
     memory::checkpoint(weights.trained + critic as u64)
-}
-
-/// Bytes of memory that the machine has, where it says so.
-fn machine_memory() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let kibibytes = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    Some(kibibytes.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// How the policy of a configuration plays.

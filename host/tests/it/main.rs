@@ -10,6 +10,8 @@ mod configs;
 mod credit;
 #[cfg(feature = "torch")]
 mod critic;
+#[cfg(feature = "torch")]
+mod device;
 mod environments;
 #[cfg(feature = "torch")]
 mod gradient;

@@ -18,6 +18,7 @@
 //! | `critic.rs` | values from a linear head, on the policy's trunk or on one of its own |
 //! | `optimizer.rs`, `snapshot.rs` | AdamW over the flat buffer; weights and moments to be written while training goes on |
 //! | `session.rs`, `generate.rs`, `decode.rs`, `cache.rs`, `sample.rs` | sampling with a KV cache |
+//! | `device.rs`, `dtype.rs`, `probe.rs` | devices, types of numbers, and what a device can do |
 //! | `kernels.rs`, `shim.rs` | what is written in C++: decoding kernels for the CPU, what tch does not bind |
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -44,6 +45,7 @@ mod model;
 mod optimizer;
 #[cfg(test)]
 mod parity;
+mod probe;
 mod rotary;
 mod rows;
 mod sample;
@@ -69,6 +71,7 @@ pub use listed::Listed;
 pub use lora::{AdapterConfig, Lora, Target, target_names};
 pub use model::Model;
 pub use optimizer::{AdamW, Optimizer, StepReport};
+pub use probe::{Memory, matmul_rate, memory};
 pub use rotary::Stretch;
 pub use rows::{Row, passes};
 pub use sample::Sampling;

@@ -20,6 +20,8 @@ pub enum Task {
     Traces { folder: String },
     /// Two ways to give credit to the same rollouts, by the same binary.
     Demo,
+    /// Make what checks the GPU of another machine, and check the device of this one.
+    GpuCheck,
 }
 
 /// A command line that asks for something that does not exist.
@@ -84,6 +86,15 @@ const PAGES: &[Page] = &[
                   environments/tests/golden.",
     },
     Page {
+        name: "gpu-check",
+        usage: "gpu-check",
+        about: "make a folder that checks another machine's GPU, and check this machine's device",
+        flags: &[],
+        details: "The folder, gpu-check beside cargo's release folder, needs neither Rust nor a network: copy it to a machine\n\
+                  with a GPU and run ./run.sh PYTHON there, the Python that has torch 2.11.0 with CUDA. Here it runs\n\
+                  `accredit device check` on the GPU, or on the CPU where there is none.",
+    },
+    Page {
         name: "libtorch",
         usage: "libtorch [--cuda]",
         about: "only fetch libtorch and link the checkout to it",
@@ -140,6 +151,7 @@ pub fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Task, UsageErr
         ("traces", []) => Err(page.wrong("needs the folder with the traces")),
         ("traces", [folder]) => Ok(Task::Traces { folder: folder.clone() }),
         ("demo", []) => Ok(Task::Demo),
+        ("gpu-check", []) => Ok(Task::GpuCheck),
         (_, [.., last]) => Err(page.wrong(&format!("has no place for the argument `{last}`"))),
         (_, []) => Err(page.wrong("cannot be run")),
     }
@@ -236,6 +248,7 @@ mod tests {
         assert_eq!(read("libtorch"), Ok(Task::Libtorch { cuda: false }));
         assert_eq!(read("libtorch --cuda"), Ok(Task::Libtorch { cuda: true }));
         assert_eq!(read("demo"), Ok(Task::Demo));
+        assert_eq!(read("gpu-check"), Ok(Task::GpuCheck));
         assert_eq!(read("test"), Ok(Task::Test { torch: true, filter: None }));
         let filter = Some("loader".to_string());
         assert_eq!(read("test --no-torch loader"), Ok(Task::Test { torch: false, filter: filter.clone() }));

@@ -10,6 +10,7 @@ mod checkout;
 mod command;
 mod demo;
 mod golden;
+mod gpu_check;
 mod libtorch;
 mod quickstart;
 mod test;
@@ -49,5 +50,6 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Golden { folder, algorithms } => golden::run(&checkout, &folder, &algorithms),
         Task::Traces { folder } => traces::run(&checkout, &folder),
         Task::Demo => demo::run(&checkout),
+        Task::GpuCheck => gpu_check::run(&checkout),
     }
 }

@@ -64,10 +64,10 @@ def uneven():
 
 
 def turns():
-    ids = random_ids(AT_ONCE // GROUP, 64).repeat_interleave(GROUP, 0)
+    ids = random_ids(AT_ONCE // GROUP, 256).repeat_interleave(GROUP, 0)
     for turn in range(TURNS):
         ids = generate(ids, 32)
-        ids = torch.cat([ids, random_ids(AT_ONCE, 16)], 1)
+        ids = torch.cat([ids, random_ids(AT_ONCE, 32)], 1)
     return AT_ONCE * TURNS * 32
 
 

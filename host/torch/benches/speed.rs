@@ -9,7 +9,7 @@
 //! | --- | --- |
 //! | `sampling` | 64 prompts of 32 tokens, 128 new tokens each |
 //! | `uneven` | 256 prompts of 32 tokens, lengths geometric with mean 40 and at most 256, 64 at once |
-//! | `turns` | 64 conversations in groups of 8 with one prompt of 64 tokens, 5 turns of 32 new tokens, 16 tokens between |
+//! | `turns` | 64 conversations in groups of 8 with one prompt of 256 tokens, 5 turns of 32 new tokens, 32 tokens between |
 //! | `training` | a step on 16 rows of 128 tokens, all of them trained |
 //! | `rollouts` | a step on 32 rows: a prompt of 64 tokens, and responses as in `uneven`, which alone are trained |
 //!
@@ -133,8 +133,8 @@ fn sampling(model: &Model, prompts: &[Vec<u32>], max_new_tokens: &[usize]) -> Re
 
 fn turns(model: &Model) -> Result<usize> {
     let vocabulary = model.config().shape().vocab_size as u64;
-    let prompts = random_ids(AT_ONCE / GROUP, 64, vocabulary);
-    let between = random_ids(AT_ONCE, 16, vocabulary);
+    let prompts = random_ids(AT_ONCE / GROUP, 256, vocabulary);
+    let between = random_ids(AT_ONCE, 32, vocabulary);
     let sampler = model.sampler()?;
     let mut session = sampler.session(AT_ONCE, Sampling::default(), &[], None)?;
     let mut rows: Vec<Vec<u32>> = (0..AT_ONCE).map(|conversation| prompts[conversation / GROUP].clone()).collect();

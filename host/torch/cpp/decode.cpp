@@ -93,12 +93,20 @@ HELPER void rotate(const float* head, const float* cosine, const float* sine, in
 
 // Asks for the slot that is read 32 slots after t, so that it has come when its turn does: one of `here`, or beyond
 // `last` one of what is read next. The processor's own prefetching stops at every page.
-HELPER void prefetch(const float* here, const float* next, int64_t columns, int64_t width, int64_t t, int64_t first, int64_t last) {
+HELPER void prefetch(const float* here, const float* next, int64_t columns, int64_t width, int64_t t, int64_t last) {
   constexpr int64_t kAhead = 32, kLine = 16;
   const int64_t slot = t + kAhead;
-  const float* line = slot < last ? here + slot * width : next + (first + slot - last) * width;
+  const float* line = slot < last ? here + slot * width : next + (slot - last) * width;
   for (int64_t c = 0; c < columns; c += kLine) __builtin_prefetch(line + c);
 }
+
+// Keys or values [S, C] of a row: the slots up to `cut` are read in another row that holds the same there, and that has
+// just been read for others.
+struct Slots {
+  const float* shared;
+  const float* own;
+  int64_t cut;
+};
 
 // Products of Q queries with the keys of COUNT slots from t on.
 template <int Q, int COUNT>
@@ -121,31 +129,38 @@ HELPER void score_slots(const float* queries, const float* keys, int64_t width, 
   }
 }
 
-// Products of Q queries with the keys [S, C] of the slots first..last. Keys are read once, in the order of memory: a
-// batch's cache is larger than the processor's.
+// Products of Q queries with the keys of the slots first..last of one row.
 template <int Q>
-HELPER void score(const float* queries, const float* keys, const float* next, int64_t width, int64_t slots, int64_t first, int64_t last, float* scores) {
+HELPER void score_part(const float* queries, const float* keys, const float* next, int64_t width, int64_t slots, int64_t first, int64_t last, float* scores) {
   int64_t t = first;
   for (; t + 4 <= last; t += 4) {
-    for (int i = 0; i < 4; ++i) prefetch(keys, next, width, width, t + i, first, last);
+    for (int i = 0; i < 4; ++i) prefetch(keys, next, width, width, t + i, last);
     score_slots<Q, 4>(queries, keys, width, slots, t, scores);
   }
   for (; t < last; ++t) score_slots<Q, 1>(queries, keys, width, slots, t, scores);
 }
 
+// Products of Q queries with the keys of the slots up to `last`. Keys are read once, in the order of memory: a batch's
+// cache is larger than the processor's.
+template <int Q>
+HELPER void score(const float* queries, const Slots& keys, const float* next, int64_t width, int64_t slots, int64_t last, float* scores) {
+  score_part<Q>(queries, keys.shared, keys.own + keys.cut * width, width, slots, 0, keys.cut, scores);
+  score_part<Q>(queries, keys.own, next, width, slots, keys.cut, last, scores);
+}
+
 // Scores to e^(score - largest), in place; gives one over their sum.
-HELPER float softmax(float* scores, int64_t first, int64_t last) {
+HELPER float softmax(float* scores, int64_t last) {
   Lanes largest = Lanes{} - INFINITY;
-  by_lanes(last - first, [&](int64_t offset, int64_t count) {
-    const Lanes lanes = load_some(scores + first + offset, count, -INFINITY);
+  by_lanes(last, [&](int64_t offset, int64_t count) {
+    const Lanes lanes = load_some(scores + offset, count, -INFINITY);
     largest = lanes > largest ? lanes : largest;
   });
   float top = largest[0];
   for (int i = 1; i < kLanes; ++i) top = largest[i] > top ? largest[i] : top;
   Lanes total = {};
-  by_lanes(last - first, [&](int64_t offset, int64_t count) {
-    const Lanes lanes = exponential(load_some(scores + first + offset, count, 0.0f) - top);
-    store_some(scores + first + offset, lanes, count);
+  by_lanes(last, [&](int64_t offset, int64_t count) {
+    const Lanes lanes = exponential(load_some(scores + offset, count, 0.0f) - top);
+    store_some(scores + offset, lanes, count);
     if (count == kLanes) {
       total += lanes;
     } else {
@@ -155,15 +170,20 @@ HELPER float softmax(float* scores, int64_t first, int64_t last) {
   return 1.0f / sum(total);
 }
 
-// Weighted sums of values [S, C] over the slots first..last, BLOCKS * 8 columns of them, for Q queries at a time.
+// Weighted sums of values over the slots up to `last`, BLOCKS * 8 columns of them, for Q queries at a time.
 template <int Q, int BLOCKS>
-HELPER void mix(const float* weights, const float* scales, const float* values, const float* next, int64_t width, int64_t slots, int64_t first, int64_t last, float* out) {
+HELPER void mix(const float* weights, const float* scales, const Slots& values, const float* next, int64_t width, int64_t slots, int64_t last, float* out) {
   Lanes sums[Q][BLOCKS] = {};
-  for (int64_t t = first; t < last; ++t) {
-    prefetch(values, next, BLOCKS * kLanes, width, t, first, last);
-    UNROLLED for (int block = 0; block < BLOCKS; ++block) {
-      const Lanes value = load(values + t * width + block * kLanes);
-      UNROLLED for (int q = 0; q < Q; ++q) sums[q][block] += value * weights[q * slots + t];
+  for (int part = 0; part < 2; ++part) {
+    const float* here = part == 0 ? values.shared : values.own;
+    const float* then = part == 0 ? values.own + values.cut * width : next;
+    const int64_t end = part == 0 ? values.cut : last;
+    for (int64_t t = part == 0 ? 0 : values.cut; t < end; ++t) {
+      prefetch(here, then, BLOCKS * kLanes, width, t, end);
+      UNROLLED for (int block = 0; block < BLOCKS; ++block) {
+        const Lanes value = load(here + t * width + block * kLanes);
+        UNROLLED for (int q = 0; q < Q; ++q) sums[q][block] += value * weights[q * slots + t];
+      }
     }
   }
   UNROLLED for (int q = 0; q < Q; ++q)
@@ -171,17 +191,20 @@ HELPER void mix(const float* weights, const float* scales, const float* values, 
 }
 
 template <int Q>
-HELPER void attend(const float* queries, const float* keys, const float* values, int64_t width, int64_t slots, int64_t first, int64_t last, float* scores, float* out) {
-  score<Q>(queries, keys, values, width, slots, first, last, scores);
+HELPER void attend(const float* queries, const Slots& keys, const Slots& values, int64_t width, int64_t slots, int64_t last, float* scores, float* out) {
+  score<Q>(queries, keys, values.shared, width, slots, last, scores);
   float scales[Q];
-  for (int q = 0; q < Q; ++q) scales[q] = softmax(scores + q * slots, first, last);
+  for (int q = 0; q < Q; ++q) scales[q] = softmax(scores + q * slots, last);
+  const auto columns = [&](int64_t c) { return Slots{values.shared + c, values.own + c, values.cut}; };
+  const float* next = keys.own + slots * width;
   int64_t c = 0;
-  for (; c + 4 * kLanes <= width; c += 4 * kLanes) mix<Q, 4>(scores, scales, values + c, keys + slots * width, width, slots, first, last, out + c);
-  for (; c + kLanes <= width; c += kLanes) mix<Q, 1>(scores, scales, values + c, keys + slots * width, width, slots, first, last, out + c);
+  for (; c + 4 * kLanes <= width; c += 4 * kLanes) mix<Q, 4>(scores, scales, columns(c), next, width, slots, last, out + c);
+  for (; c + kLanes <= width; c += kLanes) mix<Q, 1>(scores, scales, columns(c), next, width, slots, last, out + c);
   for (; c < width; ++c) {
     for (int q = 0; q < Q; ++q) {
       float total = 0.0f;
-      for (int64_t t = first; t < last; ++t) total += scores[q * slots + t] * values[t * width + c];
+      for (int64_t t = 0; t < last; ++t)
+        total += scores[q * slots + t] * (t < values.cut ? values.shared : values.own)[t * width + c];
       out[q * width + c] = total * scales[q];
     }
   }
@@ -192,15 +215,16 @@ HELPER void attend(const float* queries, const float* keys, const float* values,
 extern "C" {
 
 // For each of N tokens in turn: rotates its queries and its key by its position, puts key and value into the cache of its
-// row, and attends to the row's positions up to its own. Tokens of one row come in the order of their positions. Queries
-// are scaled already.
+// row, and attends to the row's positions up to its own; those before `shared` are read in the row of `sources`, which holds
+// the same there. Tokens of one row come in the order of their positions. Queries are scaled already.
 //
-// qkv [N, H + 2 K, C]; cosine, sine [positions, C]; rows, positions [N]; keys, values [B, K, S, C];
-// scratch [H / K * C + 2 S]; out [N, H, C].
+// qkv [N, H + 2 K, C]; cosine, sine [positions, C]; rows, positions, sources, shared [N], shared at most the position;
+// keys, values [B, K, S, C]; scratch [H / K * C + 2 S]; out [N, H, C].
 FOR_EACH_PROCESSOR
 void accredit_decode_attention(const float* qkv, const float* cosine, const float* sine, const int64_t* rows,
-                               const int64_t* positions, float* keys, float* values, float* scratch, float* out,
-                               int64_t tokens, int64_t heads, int64_t kv_heads, int64_t width, int64_t slots) {
+                               const int64_t* positions, const int64_t* sources, const int64_t* shared, float* keys,
+                               float* values, float* scratch, float* out, int64_t tokens, int64_t heads,
+                               int64_t kv_heads, int64_t width, int64_t slots) {
   const int64_t group = heads / kv_heads;
   float* queries = scratch;
   float* scores = queries + group * width;
@@ -209,18 +233,20 @@ void accredit_decode_attention(const float* qkv, const float* cosine, const floa
     const int64_t position = positions[token];
     const float* turn[2] = {cosine + position * width, sine + position * width};
     for (int64_t k = 0; k < kv_heads; ++k) {
-      float* keys_here = keys + (rows[token] * kv_heads + k) * slots * width;
-      float* values_here = values + (rows[token] * kv_heads + k) * slots * width;
+      const int64_t here = (rows[token] * kv_heads + k) * slots * width;
+      const int64_t source = (sources[token] * kv_heads + k) * slots * width;
       for (int64_t g = 0; g < group; ++g)
         rotate(heads_of_token + (k * group + g) * width, turn[0], turn[1], width, queries + g * width);
-      rotate(heads_of_token + (heads + k) * width, turn[0], turn[1], width, keys_here + position * width);
-      std::memcpy(values_here + position * width, heads_of_token + (heads + kv_heads + k) * width, static_cast<size_t>(width) * sizeof(float));
+      rotate(heads_of_token + (heads + k) * width, turn[0], turn[1], width, keys + here + position * width);
+      std::memcpy(values + here + position * width, heads_of_token + (heads + kv_heads + k) * width, static_cast<size_t>(width) * sizeof(float));
+      const Slots all_keys{keys + source, keys + here, shared[token]};
+      const Slots all_values{values + source, values + here, shared[token]};
       float* to = out + (token * heads + k * group) * width;
       int64_t g = 0;
       for (; g + 2 <= group; g += 2)
-        attend<2>(queries + g * width, keys_here, values_here, width, slots, 0, position + 1, scores, to + g * width);
+        attend<2>(queries + g * width, all_keys, all_values, width, slots, position + 1, scores, to + g * width);
       if (g < group)
-        attend<1>(queries + g * width, keys_here, values_here, width, slots, 0, position + 1, scores, to + g * width);
+        attend<1>(queries + g * width, all_keys, all_values, width, slots, position + 1, scores, to + g * width);
     }
   }
 }

@@ -67,15 +67,23 @@ pub(crate) struct Tokens {
     pub(crate) rows: Vec<i64>,
     /// `[N]`: where each stands in its row.
     pub(crate) positions: Vec<i64>,
+    /// `[N]`: a row that begins alike, which may be the same row,
+    pub(crate) sources: Vec<i64>,
+    /// `[N]`: and how many positions of it are alike. They are read there, where the processor's cache has them if other
+    /// tokens of the pass read them as well.
+    pub(crate) shared: Vec<i64>,
     /// Those after which the next token is wanted, as indices into the others.
     pub(crate) wanted: Vec<i64>,
 }
 
 impl Tokens {
-    pub(crate) fn push(&mut self, id: u32, row: usize, position: usize) {
+    /// One more token; the row's first `shared` positions are those of the row `source`.
+    pub(crate) fn push(&mut self, id: u32, row: usize, position: usize, (source, shared): (usize, usize)) {
         self.ids.push(i64::from(id));
         self.rows.push(row as i64);
         self.positions.push(position as i64);
+        self.sources.push(source as i64);
+        self.shared.push(shared.min(position) as i64);
     }
 
     /// Says that the logits after the last token are wanted.

@@ -15,6 +15,8 @@ unsafe extern "C" {
         sine: *const f32,
         rows: *const i64,
         positions: *const i64,
+        sources: *const i64,
+        shared: *const i64,
         keys: *mut f32,
         values: *mut f32,
         scratch: *mut f32,
@@ -58,9 +60,11 @@ pub(crate) fn attention(
     let (rows, slots) = (layer.keys.size()[0], layer.keys.size()[2]);
     let tables = [rotary.cosine.size()[0], width];
     let in_range = |limit: i64| move |n: &i64| (0..limit).contains(n);
-    let lengths_fit = tokens.rows.len() == tokens.ids.len() && tokens.positions.len() == tokens.ids.len();
-    let places_fit =
-        tokens.rows.iter().all(in_range(rows)) && tokens.positions.iter().all(in_range(slots.min(tables[0])));
+    let columns = [&tokens.rows, &tokens.positions, &tokens.sources, &tokens.shared];
+    let lengths_fit = columns.iter().all(|column| column.len() == tokens.ids.len());
+    let places_fit = tokens.rows.iter().chain(&tokens.sources).all(in_range(rows))
+        && tokens.positions.iter().all(in_range(slots.min(tables[0])))
+        && tokens.shared.iter().zip(&tokens.positions).all(|(shared, position)| (0..=*position).contains(shared));
     if !(lengths_fit && places_fit) {
         return Err(Error::torch("the tokens of a pass do not fit its cache"));
     }
@@ -75,6 +79,8 @@ pub(crate) fn attention(
             dense(&rotary.sine, &tables)?,
             tokens.rows.as_ptr(),
             tokens.positions.as_ptr(),
+            tokens.sources.as_ptr(),
+            tokens.shared.as_ptr(),
             dense(&layer.keys, &[rows, kv_heads, slots, width])?,
             dense(&layer.values, &[rows, kv_heads, slots, width])?,
             scratch.as_mut_ptr(),
@@ -149,6 +155,38 @@ mod tests {
         assert!(swiglu(&x).unwrap().isnan().all().int64_value(&[]) == 1);
     }
 
+    /// What a row shares with another one may be read there: the same numbers to the last bit, whatever the row itself
+    /// holds in its place.
+    #[test]
+    fn a_beginning_that_is_shared_is_read_where_it_is() {
+        for (heads, kv_heads, width) in [(4, 2, 32), (3, 1, 40), (2, 2, 2)] {
+            let shape = Shape { heads, kv_heads, head_dim: Some(width), layers: 1, ..Shape::default() };
+            let device = crate::device::Device::CPU;
+            let rotary = Rotary::new(&shape, 80, device).unwrap();
+            let (length, width) = (61, ((heads + 2 * kv_heads) * width) as i64);
+            let [first, second] = [random(&[length, width]), random(&[1, width])];
+            let run = |shared: usize| {
+                let cache = Cache::new(&shape, 2, 80, device, crate::dtype::DType::F32).unwrap();
+                let mut tokens = Tokens::default();
+                (0..length as usize).for_each(|position| tokens.push(0, 0, position, (0, 0)));
+                let _ = attention(&shape, &first, &rotary, &tokens, &cache, 0).unwrap();
+                cache.copy(0, 1, length as usize).unwrap();
+                for tensor in [&cache.layer(0).keys, &cache.layer(0).values] {
+                    let _ = tensor.get(1).narrow(1, 0, shared as i64).fill_(f64::NAN);
+                }
+                let mut tokens = Tokens::default();
+                tokens.push(0, 1, length as usize, (0, shared));
+                Vec::<f32>::try_from(attention(&shape, &second, &rotary, &tokens, &cache, 0).unwrap().view([-1]))
+                    .unwrap()
+            };
+            let alone = run(0);
+            assert!(alone.iter().all(|number| number.is_finite()));
+            for shared in [1, 4, 33, 61] {
+                assert_eq!(run(shared), alone, "{shared}");
+            }
+        }
+    }
+
     /// Against libtorch over random tokens, for widths and group sizes that use every path of the kernel: rows that are
     /// read whole, rows that go on by several tokens, and rows that go on by one.
     #[test]
@@ -171,7 +209,7 @@ mod tests {
                     let (start, end) = (cut[pass], cut[pass + 1]);
                     parts.push(all[row].narrow(0, start, end - start));
                     for position in start..end {
-                        tokens.push(0, row, position as usize);
+                        tokens.push(0, row, position as usize, (row, 0));
                     }
                 }
                 let out = attention(&shape, &Tensor::cat(&parts, 0), &rotary, &tokens, &cache, 0).unwrap();

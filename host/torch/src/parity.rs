@@ -107,7 +107,7 @@ fn logits_of_cached_decoding_are_transformers() {
                 let mut theirs = Vec::new();
                 for (place, row, until) in parts.iter().filter(|(place, _, until)| read[*place] < *until) {
                     for (position, id) in ids[*row].iter().enumerate().take(*until).skip(read[*place]) {
-                        tokens.push(*id, *place, position);
+                        tokens.push(*id, *place, position, (*place, 0));
                     }
                     tokens.want_last();
                     theirs.push(logits.get(*row as i64).get(*until as i64 - 1));
@@ -130,7 +130,7 @@ fn logits_of_cached_decoding_are_transformers() {
             for until in [11, 14] {
                 let mut tokens = Tokens::default();
                 for (position, id) in ids[0].iter().enumerate().take(until).skip(read[3]) {
-                    tokens.push(*id, 3, position);
+                    tokens.push(*id, 3, position, (3, 0));
                 }
                 tokens.want_last();
                 read[3] = until;

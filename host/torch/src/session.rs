@@ -90,6 +90,8 @@ struct Place {
     conversation: Option<usize>,
     /// The ids whose keys and values it holds.
     read: Vec<u32>,
+    /// A place whose row begins alike, and how many positions of it.
+    shared: Option<(usize, usize)>,
     job: Option<Job>,
 }
 
@@ -226,7 +228,11 @@ impl<'a> Session<'a> {
         let going_on = self.places.iter().filter(|place| ahead(place) == Some(1)).count();
         // New rows come in beside those that go on, a part at a time, so that nobody waits for long.
         let mut left = self.decoder.tokens_per_pass().saturating_sub(going_on).max(WORTH_WAITING);
-        for (index, place) in self.places.iter().enumerate() {
+        // Those that share a beginning stand together, so that it is read from memory once.
+        let mut order: Vec<usize> = (0..self.places.len()).collect();
+        order.sort_by_key(|index| (self.places[*index].shared.map_or(*index, |(from, _)| from), *index));
+        for index in order {
+            let place = &self.places[index];
             let (Some(job), Some(ahead)) = (&place.job, ahead(place)) else { continue };
             let count = if ahead == 1 { 1 } else { ahead.min(left) };
             if ahead > 1 {
@@ -234,7 +240,7 @@ impl<'a> Session<'a> {
             }
             let start = place.read.len();
             for (position, id) in job.row.iter().enumerate().skip(start).take(count) {
-                tokens.push(*id, index, position);
+                tokens.push(*id, index, position, place.shared.unwrap_or((index, 0)));
             }
             if count == ahead {
                 tokens.want_last();
@@ -272,6 +278,19 @@ impl<'a> Session<'a> {
         if from != place {
             self.cache.copy(from, place, length)?;
             self.places[place].read = self.places[from].read[..length].to_vec();
+            let source = self.places[from].shared.filter(|(_, alike)| *alike >= length);
+            self.places[place].shared = Some((source.map_or(from, |(source, _)| source), length));
+        }
+        for (index, other) in self.places.iter_mut().enumerate() {
+            if let Some((source, alike)) = &mut other.shared {
+                // What is beyond is no longer the same: of the row itself it is cut off, of a source read anew.
+                if index == place {
+                    *alike = length.min(*alike);
+                } else if *source == place {
+                    *alike = own.min(*alike);
+                }
+            }
+            other.shared = other.shared.filter(|(_, alike)| *alike >= WORTH_WAITING);
         }
         let place = &mut self.places[place];
         place.read.truncate(length);
@@ -434,6 +453,58 @@ mod tests {
         let conversation = answers[0].0;
         session.ask(Ask { conversation, row: &row, noise: noise(0, 1), max_new_tokens: 2 }).unwrap();
         assert_eq!(read(&mut session), 1 + 3);
+    }
+
+    /// Every place that shares a beginning with another one holds the same ids as far as that.
+    fn check_shared(session: &Session) -> usize {
+        let mut shared = 0;
+        for (index, place) in session.places.iter().enumerate() {
+            let Some((source, alike)) = place.shared else { continue };
+            assert_ne!(source, index);
+            assert_eq!(place.read[..alike], session.places[source].read[..alike]);
+            shared += alike;
+        }
+        shared
+    }
+
+    #[test]
+    fn what_is_shared_is_the_same_while_places_change_hands() {
+        let sampler = model(true).sampler().unwrap();
+        let mut session = sampler.session(5, Sampling::default(), &[], None).unwrap();
+        // Prompts of three kinds that begin alike in part, of different lengths, two responses each.
+        let row = |c: usize| -> Vec<u32> {
+            let length = 40 + 9 * (c % 4);
+            (0..length).map(|i| if i < 20 { i % 23 } else { (i * (1 + c % 3)) % 23 } as u32).collect()
+        };
+        let mut rows: Vec<Vec<u32>> = (0..24).map(row).collect();
+        let mut turns = [0; 24];
+        let ask = |session: &mut Session, c: usize, row: &[u32], turn: usize| {
+            let max_new_tokens = 2 + (5 * c + turn) % 7;
+            session.ask(Ask { conversation: c, row, noise: noise(c, turn), max_new_tokens }).unwrap();
+        };
+        for (c, row) in rows.iter().enumerate() {
+            ask(&mut session, c, row, 0);
+        }
+        let mut most = 0;
+        while session.busy() > 0 {
+            for (c, answer) in session.step().unwrap() {
+                turns[c] += 1;
+                if turns[c] == 2 {
+                    session.close(c);
+                    continue;
+                }
+                // Some go on from what they said, and some from an earlier place.
+                if c % 2 == 0 {
+                    rows[c].extend(&answer.tokens);
+                } else {
+                    rows[c].truncate(25);
+                }
+                rows[c].extend([1, 2, 3]);
+                ask(&mut session, c, &rows[c], 1);
+            }
+            most = most.max(check_shared(&session));
+        }
+        assert!(turns.iter().all(|turns| *turns == 2) && most >= 80, "{most}");
     }
 
     #[test]

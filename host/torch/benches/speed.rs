@@ -13,7 +13,8 @@
 //! | `training` | a step on 16 rows of 128 tokens, all of them trained |
 //! | `rollouts` | a step on 32 rows: a prompt of 64 tokens, and responses as in `uneven`, which alone are trained |
 //!
-//! Training prints the peak of resident memory in MiB behind each number.
+//! Training prints the peak of resident memory in MiB behind each number. `-- scaling tiny|middle` prints time and
+//! arithmetic per token, over lengths and over batches.
 
 #![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
 
@@ -37,6 +38,7 @@ fn main() -> Result<()> {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["weights", size, folder] => new_model(size)?.save(Path::new(folder)),
+        ["scaling", size] => scaling(size),
         [work, folder, rounds] => {
             let model = Model::load(Path::new(folder), Device::CPU)?;
             for number in run(work, model, rounds.parse().expect("ROUNDS is a number"))? {
@@ -181,6 +183,70 @@ fn training(model: Model, rows: Vec<Vec<u32>>, trained_from: &[u32]) -> Result<B
         optimizer.step(1e-4)?;
         Ok(rows.iter().map(Vec::len).sum())
     }))
+}
+
+/// Prints a table: how the time of a token goes with what it needs, when rows get longer or more.
+fn scaling(size: &str) -> Result<()> {
+    println!(
+        "| | rows | tokens of a row | us a token | Mflop a token | Gflop/s |\n| --- | ---: | ---: | ---: | ---: | ---: |"
+    );
+    for (rows, length) in [(64, 64), (16, 256), (4, 1024), (2, 2048), (1, 128), (4, 128), (16, 128), (64, 128)] {
+        let model = new_model(size)?;
+        let targets = length as f64;
+        // A way back is twice the way there.
+        let flops = 3.0 * arithmetic(&model, length as f64, targets);
+        let vocabulary = model.config().shape().vocab_size as u64;
+        let mut step = training(model, random_ids(rows, length, vocabulary), &vec![1; rows])?;
+        print_scaling("training", rows, length, flops, || step(0))?;
+    }
+    for (rows, prompt) in [(16, 32), (16, 224), (16, 960), (1, 32), (4, 32), (64, 32), (256, 32)] {
+        let model = new_model(size)?;
+        let flops = arithmetic(&model, f64::from(prompt + 64), 64.0);
+        let prompts = random_ids(rows, prompt as usize, model.config().shape().vocab_size as u64);
+        let sampler = model.sampler()?;
+        print_scaling("sampling 64 tokens", rows, prompt as usize + 64, flops, || {
+            let mut session = sampler.session(rows, Sampling::default(), &[], None)?;
+            for (conversation, row) in prompts.iter().enumerate() {
+                let noise = Stream::new(0, Purpose::Sampling).with(conversation as u64);
+                session.ask(Ask { conversation, row, noise, max_new_tokens: 64 })?;
+            }
+            while session.busy() > 0 {
+                session.step()?.iter().for_each(|(conversation, _)| session.close(*conversation));
+            }
+            Ok(0)
+        })?;
+    }
+    Ok(())
+}
+
+/// Additions and multiplications of a way forward through a row, of whose tokens so many have logits.
+fn arithmetic(model: &Model, length: f64, logits: f64) -> f64 {
+    let shape = model.config().shape();
+    let head = (shape.vocab_size * shape.hidden_size) as f64;
+    let body = model.weight_count() as f64 - head;
+    let attention = 4.0 * (shape.layers * shape.heads * shape.head_dim()) as f64;
+    2.0 * body * length + 2.0 * head * logits + attention * length * length / 2.0
+}
+
+fn print_scaling(
+    what: &str,
+    rows: usize,
+    length: usize,
+    flops: f64,
+    mut work: impl FnMut() -> Result<usize>,
+) -> Result<()> {
+    work()?;
+    let (mut best, mut rounds) = (f64::INFINITY, 0);
+    let begin = Instant::now();
+    while rounds < 3 || begin.elapsed().as_secs_f64() < 1.0 {
+        let start = Instant::now();
+        work()?;
+        best = best.min(start.elapsed().as_secs_f64());
+        rounds += 1;
+    }
+    let (time, each) = (best / (rows * length) as f64, flops / length as f64);
+    println!("| {what} | {rows} | {length} | {:.0} | {:.1} | {:.0} |", time * 1e6, each / 1e6, each / time / 1e9);
+    Ok(())
 }
 
 /// The peak of this process's resident memory in MiB; 0 where the system does not say it.

@@ -6,6 +6,7 @@
 //! | [`commands`] | the command line |
 //! | [`config`] | TOML in, one typed configuration out |
 //! | [`plugin`] | plugins: found, inspected, loaded, called |
+//! | [`conformance`] | whether a plugin keeps its promises |
 //! | [`credit`] | the schemes of a configuration, run over a batch |
 //! | [`rollout`] | playing episodes, and the files that hold them |
 //! | [`judge`] | what a judge outside says about episodes |
@@ -22,6 +23,7 @@
 pub mod checkpoint;
 pub mod commands;
 pub mod config;
+pub mod conformance;
 pub mod credit;
 #[cfg(feature = "torch")]
 pub mod critic;

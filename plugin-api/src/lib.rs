@@ -98,7 +98,7 @@ pub use error::{Error, Result};
 pub use outputs::{Advantages, Credit, Decision, Loss, Refreshed, Rewards, Selection};
 pub use params::{Bounded, Params};
 pub use query::{Queries, Query, QueryPolicy};
-pub use scheme::{Hook, Needs, Part, Read, Scheme, State};
+pub use scheme::{Exception, Hook, Needs, Part, Read, Scheme, State};
 pub use statistics::{Scores, Spread};
 
 /// Everything that a scheme's file needs: `use accredit_plugin_api::prelude::*;`.

@@ -89,6 +89,18 @@ pub struct Needs {
     /// Some of the tokens, whose number in the minibatch it reads.
     #[serde(default)]
     pub part: Option<Part>,
+    /// Properties that schemes hold and this one does not, on purpose.
+    #[serde(default)]
+    pub exceptions: Vec<Exception>,
+}
+
+/// A property that `accredit plugin check` looks for and that a scheme does not have, on purpose.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Exception {
+    /// Name of the check.
+    pub check: String,
+    /// Why, in words: what stands behind "since".
+    pub why: String,
 }
 
 /// Some of the tokens: those of certain kinds that have a number in a column. A scheme whose term is a mean over them
@@ -177,6 +189,20 @@ impl Needs {
     pub fn part(mut self, part: Part) -> Self {
         self.part = Some(part);
         self
+    }
+
+    /// It does not hold what a check of `accredit plugin check` looks for, on purpose: `check` is the name of that, and
+    /// `why` says in words what stands behind "since".
+    #[must_use]
+    pub fn except(mut self, check: &str, why: &str) -> Self {
+        self.exceptions.push(Exception { check: check.to_owned(), why: why.to_owned() });
+        self
+    }
+
+    /// As [`Needs::except`], if the condition holds.
+    #[must_use]
+    pub fn except_if(self, condition: bool, check: &str, why: &str) -> Self {
+        if condition { self.except(check, why) } else { self }
     }
 
     /// Its `advantage` also writes value targets.

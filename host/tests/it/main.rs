@@ -7,6 +7,7 @@ mod adapters;
 mod checkpoints;
 #[cfg(feature = "torch")]
 mod configs;
+mod conformance;
 mod credit;
 #[cfg(feature = "torch")]
 mod critic;

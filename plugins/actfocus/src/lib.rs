@@ -178,7 +178,11 @@ impl Scheme for ActFocus {
             Signal::Surprisal => &[OLD_LOGPROB.any()],
             Signal::LogprobShift => &[OLD_LOGPROB.any(), REF_LOGPROB.any()],
         };
-        Needs::hooks(&[Hook::Weigh]).reads(&[KIND.any()]).reads(columns).optional(&[TRAINED.any()])
+        Needs::hooks(&[Hook::Weigh])
+            .reads(&[KIND.any()])
+            .reads(columns)
+            .optional(&[TRAINED.any()])
+            .except("other-groups", "a token's signal is compared with those of all action tokens of the batch")
     }
 
     fn weigh(&mut self, batch: &Batch<'_>, credit: &mut Credit<'_>, context: &Context) -> Result<()> {

@@ -217,7 +217,7 @@ use crate::{
     kl::{Divergence, Kl},
     params::{Chosen, GspoParams, Params, Settings},
     policy::{Columns, Policy, Sums},
-    ratio::Piece,
+    ratio::{Piece, Ratio},
     surrogate::{Plain, Surrogate},
     value::Values,
 };
@@ -294,7 +294,19 @@ impl Objective {
             .reads_if(settings.kl != Kl::None, &[REF_LOGPROB.any()])
             .reads_if(settings.entropy_coef != 0.0, &[NEW_ENTROPY.any()])
             .reads_if(settings.value_coef != 0.0, &value)
-            .reads_if(settings.mismatch.is_some(), &[SAMPLER_LOGPROB.any()]);
+            .reads_if(settings.mismatch.is_some(), &[SAMPLER_LOGPROB.any()])
+            .except_if(
+                settings.ratio != Ratio::Token || settings.kl != Kl::None || settings.entropy_coef != 0.0,
+                "left-out",
+                "the ratio of a step or row, the divergence from the reference and the entropy are over all tokens, those \
+                 of weight 0 as well",
+            )
+            .except_if(
+                settings.ratio != Ratio::Token || matches!(settings.surrogate, Chosen::Cispo { .. }),
+                "derivative",
+                "the ratio is held constant where its paper holds it so, and a token's derivative goes through its own \
+                 log-probability alone",
+            );
         match &settings.distillation {
             None => needs,
             Some(distillation) => {

@@ -195,7 +195,12 @@ impl Scheme for Gae {
     }
 
     fn needs(&self) -> Needs {
-        self.returns.reads(Needs::hooks(&[Hook::Advantage]).reads(&[VALUE.any()]).value_target())
+        let needs = Needs::hooks(&[Hook::Advantage]).reads(&[VALUE.any()]).value_target();
+        self.returns.reads(needs).except_if(
+            self.whitening.is_some(),
+            "other-groups",
+            "advantages are whitened over the batch (`whiten`)",
+        )
     }
 
     fn advantage(&mut self, batch: &Batch<'_>, out: &mut Advantages<'_>, context: &Context) -> Result<()> {

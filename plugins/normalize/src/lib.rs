@@ -177,6 +177,8 @@ impl Scheme for Normalize {
 
     fn needs(&self) -> Needs {
         Needs::hooks(&[Hook::Weigh])
+            .except_if(self.over == Over::Batch, "other-groups", "it whitens over the batch (`over`)")
+            .except("coverage", "advantages that are all the same have no spread, and become 0")
     }
 
     fn weigh(&mut self, batch: &Batch<'_>, credit: &mut Credit<'_>, context: &Context) -> Result<()> {

@@ -207,7 +207,11 @@ impl Scheme for Reinforce {
     }
 
     fn needs(&self) -> Needs {
-        let needs = self.returns.reads(Needs::hooks(&[Hook::Advantage]));
+        let needs = self.returns.reads(Needs::hooks(&[Hook::Advantage])).except_if(
+            self.whitening.is_some(),
+            "other-groups",
+            "advantages are whitened over the batch (`whiten`)",
+        );
         match (self.baseline, self.singleton) {
             (Baseline::Group, Singleton::Zero) => needs.group_relative(),
             _ => needs,

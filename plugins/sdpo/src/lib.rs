@@ -159,6 +159,8 @@ impl Scheme for Sdpo {
             .asks(&[TEACHER_LOGPROB.any(), TEACHER_TOP_K_LOGPROB.any()][..=usize::from(top_k.is_some())])
             .top_k(top_k.map_or(0, |(_, k)| k))
             .part(part)
+            .except("left-out", "it reads no weights: what counts is whether a token has a teacher")
+            .except("derivative", "importance weights are held constant, as in the authors' code")
     }
 
     fn queries(&mut self, batch: &Batch<'_>, queries: &mut Queries, context: &Context) -> Result<()> {

@@ -62,7 +62,8 @@ impl Scheme for Shuffle {
     }
 
     fn needs(&self) -> Needs {
-        Needs::hooks(&[Hook::Weigh])
+        let why = "it deals the credit of the batch to other trajectories, by their places";
+        Needs::hooks(&[Hook::Weigh]).except("order", why).except("other-groups", why)
     }
 
     fn weigh(&mut self, batch: &Batch<'_>, credit: &mut Credit<'_>, context: &Context) -> Result<()> {

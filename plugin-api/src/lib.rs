@@ -58,7 +58,8 @@
 //! scheme must keep: its result does not depend on the order of trajectories in a group or of groups in the batch, and
 //! it writes every element of what it writes.
 //!
-//! [`testing`] builds a batch from literals and calls the hooks through the same functions that the host uses.
+//! [`testing`] builds a batch from literals and calls the hooks through the same functions that the host uses. The crate's
+//! README is a guide: the batch in a picture, each hook with an example, testing, shipping.
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -100,6 +101,11 @@ pub use params::{Bounded, Params};
 pub use query::{Queries, Query, QueryPolicy};
 pub use scheme::{Exception, Hook, Needs, Part, Read, Scheme, State};
 pub use statistics::{Scores, Spread};
+
+/// The examples of the guide are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Guide;
 
 /// Everything that a scheme's file needs: `use accredit_plugin_api::prelude::*;`.
 pub mod prelude {

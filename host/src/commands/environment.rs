@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
-use super::print;
+use super::{print, settings};
 use crate::{
     config::{Loaded, Parameters},
     rollout::scripted::{self, Episode, Script},
@@ -197,20 +197,7 @@ fn describe(which: &Which, seed: u64) -> Result<()> {
         given(traits.states),
         given(traits.answers),
     );
-    let schema = accredit_environments::schema(name)?;
-    for (key, property) in schema["properties"].as_object().into_iter().flatten() {
-        let value = parameters.get(key).map_or_else(
-            || format!("default {}", property["default"]),
-            |value| format!("{value}, default {}", property["default"]),
-        );
-        text.push_str(&format!("  {key} ({value})\n"));
-        for line in property["description"].as_str().unwrap_or_default().lines() {
-            text.push_str(&format!("      {line}\n"));
-        }
-        for (choice, meaning) in choices(&schema, property) {
-            text.push_str(&format!("      - {choice}: {meaning}\n"));
-        }
-    }
+    text.push_str(&settings::describe(&accredit_environments::schema(name)?, parameters));
     text.push_str(&format!("\nwhat the agent is told\n{}\n\nthe task of seed {seed}\n", environment.instructions()));
     let task = environment.task();
     if !task.text.is_empty() {
@@ -218,17 +205,6 @@ fn describe(which: &Which, seed: u64) -> Result<()> {
     }
     text.push_str(&format!("{}\nactions: {}\n", turn.observation, turn.actions.join(" | ")));
     print(&text)
-}
-
-/// The values of a setting that has a fixed set of them, and what each means.
-fn choices<'a>(schema: &'a Value, property: &'a Value) -> Vec<(&'a str, String)> {
-    let definition = property["$ref"].as_str().and_then(|path| schema.pointer(path.strip_prefix('#')?));
-    let entries = definition.unwrap_or(property)["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let choice = |entry: &'a Value| {
-        let meaning = entry["description"].as_str().unwrap_or_default();
-        Some((entry["const"].as_str()?, meaning.lines().collect::<Vec<_>>().join(" ")))
-    };
-    entries.iter().filter_map(choice).collect()
 }
 
 /// A line of the player that is no action.

@@ -8,6 +8,7 @@ mod device;
 mod environment;
 mod model;
 mod plugin;
+mod settings;
 #[cfg(feature = "torch")]
 mod study;
 #[cfg(feature = "torch")]

@@ -119,6 +119,25 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
 }
 
 #[test]
+fn a_scheme_is_described_with_its_parameters_and_what_it_reads() {
+    let gae = library("accredit-gae");
+    let output = Command::new(env!("CARGO_BIN_EXE_accredit")).args(["plugin", "doc"]).arg(&gae).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    for line in [
+        "hooks           advantage\n",
+        "writes          value targets, for a critic\n",
+        "excepted        from the check `other-groups`, since advantages are whitened over the batch (`whiten`)\n",
+        "  whiten (default true)\n",
+        "  lambda (default ",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let arguments = ["plugin", "doc", gae.to_str().unwrap(), "--params", "{\"whiten\": false}"];
+    let output = Command::new(env!("CARGO_BIN_EXE_accredit")).args(arguments).output().unwrap();
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("excepted"));
+}
+
+#[test]
 fn the_command_reports_in_words_and_as_json_and_fails_where_a_check_does() {
     let planted = library("accredit-planted");
     let planted = planted.to_str().unwrap();

@@ -73,12 +73,14 @@ struct Worker {
 }
 
 impl Pool {
-    /// A pool of these environments, which are called by their index, on `threads` threads (at least one).
+    /// A pool of these environments, which are called by their index, on `threads` threads: at least one, and no more
+    /// than there are environments.
     pub fn new(environments: Vec<Box<dyn Environment>>, threads: usize) -> Result<Self, EnvironmentError> {
         let (jobs, queue) = channel::unbounded();
+        let threads = threads.min(environments.len()).max(1);
         let mut pool = Self {
             environments: environments.into_iter().map(Some).collect(),
-            threads: threads.max(1),
+            threads,
             workers: Vec::new(),
             hired: 0,
             jobs,

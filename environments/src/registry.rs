@@ -129,7 +129,7 @@ fn read<S: Settings>(settings: &Map<String, Value>) -> Result<S, EnvironmentErro
     }
     let settings: S = serde_path_to_error::deserialize(Value::Object(settings.clone())).map_err(|error| {
         let path = error.path().to_string();
-        let mut message = error.inner().to_string();
+        let mut message = in_words(&error.inner().to_string());
         // A whole number that is too large for TOML comes as a text.
         let too_large =
             |error: ParseIntError| [IntErrorKind::PosOverflow, IntErrorKind::NegOverflow].contains(error.kind());
@@ -142,6 +142,22 @@ fn read<S: Settings>(settings: &Map<String, Value>) -> Result<S, EnvironmentErro
     })?;
     settings.check()?;
     Ok(settings)
+}
+
+/// Serde's message with what was expected as a reader of TOML calls it.
+fn in_words(message: &str) -> String {
+    let Some((found, expected)) = message.rsplit_once(", expected ") else { return message.to_owned() };
+    let words = match expected {
+        "usize" | "u64" | "u32" | "u16" | "u8" => "a whole number of at least 0",
+        "isize" | "i64" | "i32" => "a whole number",
+        "f64" | "f32" => "a number",
+        "a boolean" => "`true` or `false`",
+        "a sequence" => "a list",
+        "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    format!("{found}, expected {words}")
 }
 
 #[cfg(test)]
@@ -185,6 +201,24 @@ mod tests {
         assert_eq!(error.key(), Some("name"));
         assert!(error.to_string().contains("did you mean `frozen-lake`?"), "{error}");
         assert!(matches!(schema("zzz"), Err(EnvironmentError::Unknown { nearest: None, .. })));
+    }
+
+    #[test]
+    fn what_was_expected_is_said_without_names_of_types() {
+        for (name, settings, expected) in [
+            (
+                "sokoban",
+                json!({ "boxes": "two" }),
+                "invalid type: string \"two\", expected a whole number of at least 0",
+            ),
+            ("frozen-lake", json!({ "p_frozen": [] }), "invalid type: sequence, expected a number"),
+            ("alfworld", json!({ "ignore_case": 1 }), "invalid type: integer `1`, expected `true` or `false`"),
+            ("process", json!({ "command": "python3" }), "invalid type: string \"python3\", expected a list"),
+            ("process", json!({ "supplies": 1 }), "invalid type: integer `1`, expected a table"),
+        ] {
+            let error = traits(name, &settings).unwrap_err().to_string();
+            assert!(error.ends_with(expected), "{error}");
+        }
     }
 
     #[test]

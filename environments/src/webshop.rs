@@ -178,8 +178,18 @@ impl registry::Settings for Settings {
         }
         let shop = self.shop()?;
         if human && shop.catalogue.human.is_none() {
-            let message = format!("there is no `items_human_ins.json` in {}", self.data);
+            let message = format!("there is no `{}` in {}; {}", files::HUMAN, self.data, files::HINT);
             return Err(Self::misfit("goals", message));
+        }
+        if shop.goals.all.is_empty() && !self.data.is_empty() {
+            let (products, file) =
+                (shop.catalogue.products.len(), if human { files::HUMAN } else { "items_ins_v2*.json" });
+            let message = format!(
+                "none of the {products} products has a goal: `{file}` in {} says nothing about them; {}",
+                self.data,
+                files::HINT
+            );
+            return Err(Self::misfit("data", message));
         }
         if self.tasks(&shop).is_empty() {
             let message = format!(

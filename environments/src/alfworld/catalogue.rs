@@ -81,10 +81,12 @@ fn split_folder(folder: &Path, split: Split) -> Result<PathBuf, String> {
 /// The games below a folder.
 fn find(folder: &Path, types: &[TaskType]) -> Result<Vec<PathBuf>, String> {
     #[derive(Deserialize)]
+    #[serde(expecting = "an object")]
     struct Trajectory {
         task_type: String,
     }
     #[derive(Deserialize)]
+    #[serde(expecting = "an object")]
     struct Head {
         solvable: Option<bool>,
         #[expect(dead_code, reason = "a game file has it, which is all that is asked here")]
@@ -92,36 +94,39 @@ fn find(folder: &Path, types: &[TaskType]) -> Result<Vec<PathBuf>, String> {
     }
 
     let (mut games, mut left_out) = (Vec::new(), BTreeMap::new());
-    let mut leave_out = |why: &'static str| *left_out.entry(why).or_insert(0) += 1;
+    let mut leave_out = |why: &'static str, folder: &Path| {
+        left_out.entry(why).or_insert_with(|| (0, folder.display().to_string())).0 += 1;
+    };
     let mut folders = Vec::new();
     walk(folder, DEPTH, &mut folders)?;
     for folder in folders {
         let path = folder.to_string_lossy();
         if path.contains("movable") || path.contains("Sliced") {
-            leave_out("with a movable receptacle or a sliced object");
+            leave_out("with a movable receptacle or a sliced object", &folder);
             continue;
         }
         let trajectory: Trajectory = read_json(&folder.join("traj_data.json"), "`task_type`")?;
         let task_type = serde_json::from_value::<TaskType>(Value::String(trajectory.task_type));
         if !task_type.is_ok_and(|task_type| types.contains(&task_type)) {
-            leave_out("of another task type");
+            leave_out("of another task type", &folder);
             continue;
         }
         let game = folder.join("game.tw-pddl");
         if !data::is_there(&game) {
-            leave_out("without a file game.tw-pddl");
+            leave_out("without a file game.tw-pddl", &folder);
             continue;
         }
         let head: Head = read_json(&game, "`pddl_problem` and `solvable`")?;
         match head.solvable {
             Some(true) => games.push(game),
-            Some(false) => leave_out("that cannot be solved"),
-            None => leave_out("of which it is not known whether they can be solved"),
+            Some(false) => leave_out("that cannot be solved", &folder),
+            None => leave_out("of which it is not known whether they can be solved", &folder),
         }
     }
     games.sort_unstable();
     if games.is_empty() {
-        let why: Vec<String> = left_out.iter().map(|(why, count)| format!("{count} {why}")).collect();
+        let why: Vec<String> =
+            left_out.iter().map(|(why, (count, first))| format!("{count} {why} (the first is {first})")).collect();
         let why = if why.is_empty() { "no traj_data.json is there".to_owned() } else { why.join(", ") };
         return Err(format!("no game counts in {}: {why}; {HINT}", folder.display()));
     }

@@ -84,10 +84,27 @@ pub(super) fn too_long(limit: usize) -> String {
 /// The beginning of what was written, for an error.
 pub(super) fn excerpt(bytes: &[u8]) -> String {
     const SHOWN: usize = 200;
-    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN * 4)]);
-    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    if text.chars().nth(SHOWN).is_some() || bytes.len() > SHOWN * 4 {
-        shown.push_str("...");
+    printable(&String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN * 4 + 1)]), SHOWN)
+}
+
+/// The reason that the other side gives, for an error: as long as a reason can be, and nothing that moves a cursor.
+pub(super) fn reason(text: &str) -> String {
+    const SHOWN: usize = 2000;
+    printable(text, SHOWN)
+}
+
+/// At most so many characters of a text, control characters but the end of a line as escapes.
+fn printable(text: &str, most: usize) -> String {
+    let mut shown = String::new();
+    for (place, letter) in text.chars().enumerate() {
+        if place == most {
+            shown.push_str("...");
+            break;
+        }
+        match letter {
+            '\n' | '"' | '\'' | '\\' => shown.push(letter),
+            _ => shown.extend(letter.escape_debug()),
+        }
     }
     shown
 }
@@ -119,6 +136,8 @@ mod tests {
     #[test]
     fn an_excerpt_is_short_and_printable() {
         assert_eq!(excerpt(b"a\x1b\xff"), "a\\u{1b}\u{fffd}");
+        assert_eq!(excerpt(b"{\"a\": '\\'}"), "{\"a\": '\\'}");
         assert_eq!(excerpt(&[b'x'; 1000]).len(), 203);
+        assert_eq!(excerpt(&[b'x'; 200]).len(), 200);
     }
 }

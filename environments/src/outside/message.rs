@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::link::excerpt;
+use super::link::{excerpt, reason};
 use super::settings::Supplies;
 use crate::{Demonstration, Outcome, Task, Turn};
 
@@ -75,6 +75,11 @@ struct AnswerLine {
 /// An answer without its id: fields, or what went wrong with this request alone.
 pub(super) type Answer = Result<Map<String, Value>, String>;
 
+/// Whether this answer is the last of what it belongs to: of an episode, or a judgement.
+pub(super) fn ends(answer: &Map<String, Value>) -> bool {
+    answer.get("terminal") == Some(&Value::Bool(true)) || answer.contains_key("text")
+}
+
 /// The ids and answers of a line that answers `message`, at least one of them.
 pub(super) fn answers(line: &[u8], message: u64) -> Result<Vec<(Option<String>, Answer)>, String> {
     let text = std::str::from_utf8(line).map_err(|error| {
@@ -97,7 +102,7 @@ pub(super) fn answers(line: &[u8], message: u64) -> Result<Vec<(Option<String>, 
     })?;
     deserializer.end().map_err(|error| format!("its line holds more than an answer: {error}; {}", wrote()))?;
     if let Some(error) = parsed.error {
-        return Err(format!("it refuses the message: {error}"));
+        return Err(format!("it refuses the message: {}", reason(&error)));
     }
     if parsed.message != Some(message) {
         let got = parsed.message.map_or_else(|| "no number".to_owned(), |number| number.to_string());
@@ -119,8 +124,8 @@ fn split(answer: Value) -> Option<(Option<String>, Answer)> {
     let id = fields.remove("id").map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned));
     Some(match fields.remove("error") {
         None | Some(Value::Null) => (id, Ok(fields)),
-        Some(Value::String(error)) => (id, Err(error)),
-        Some(other) => (id, Err(other.to_string())),
+        Some(Value::String(error)) => (id, Err(reason(&error))),
+        Some(other) => (id, Err(reason(&other.to_string()))),
     })
 }
 

@@ -40,7 +40,7 @@ pub struct Limits {
     /// The most requests in one message.
     pub(super) max_batch: usize,
     /// How often in a row a broken process or connection is replaced, after waits of 0.1 s that double up to 10 s. One
-    /// that worked for a minute begins the count again.
+    /// that played an episode to its end, or worked for a minute, begins the count again.
     pub(super) max_restarts: u32,
 }
 

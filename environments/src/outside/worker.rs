@@ -11,7 +11,7 @@ use super::link::{Connect, Deadline, Link};
 use super::message::{self, Answer, Description, ENVELOPE};
 use super::settings::{Limits, Supplies};
 
-/// A link that has worked for so long is worth a new one whenever it breaks.
+/// A link that has worked for so long, or played an episode to its end, is worth a new one whenever it breaks.
 const STEADY: Duration = Duration::from_mins(1);
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
@@ -93,6 +93,8 @@ pub(super) struct Worker {
     link: Option<Box<dyn Link>>,
     life: u64,
     since: Instant,
+    /// It has played an episode to its end, or judged one.
+    proven: bool,
     /// The number of the last message.
     message: u64,
     /// Links that broke in a row.
@@ -109,8 +111,8 @@ impl Worker {
         given_up: Arc<AtomicBool>,
     ) -> Self {
         let (link, life, message, failures) = (None, 0, 0, 0);
-        let (since, last_failure) = (Instant::now(), String::new());
-        Self { index, shared, calls, stop, given_up, link, life, since, message, failures, last_failure }
+        let (since, proven, last_failure) = (Instant::now(), false, String::new());
+        Self { index, shared, calls, stop, given_up, link, life, since, proven, message, failures, last_failure }
     }
 
     /// Serves until nobody can call any more.
@@ -208,6 +210,7 @@ impl Worker {
                 self.link = Some(link);
                 self.life += 1;
                 self.since = Instant::now();
+                self.proven = false;
                 Ok(())
             }
             Err(error) => {
@@ -281,6 +284,7 @@ impl Worker {
                     }
                 }
                 for ((_, answer), call) in answers.into_iter().zip(calls.by_ref()) {
+                    self.proven |= answer.as_ref().is_ok_and(message::ends);
                     call.settle(Ok(Reply { life: self.life, answer }));
                 }
             }
@@ -289,7 +293,7 @@ impl Worker {
         match result {
             Ok(()) => self.link = Some(link),
             Err(error) => {
-                if self.since.elapsed() >= STEADY {
+                if self.proven || self.since.elapsed() >= STEADY {
                     self.failures = 0;
                 }
                 self.broke(error + &link.post_mortem());

@@ -145,7 +145,8 @@ fn prices(text: &str) -> Result<(f64, Option<f64>), String> {
     }
     let mut numbers = text.split('$').skip(1).map(|piece| {
         let digits: String = piece.chars().filter(|letter| letter.is_ascii_digit() || *letter == '.').collect();
-        digits.parse::<f64>().map_err(|_| format!("`pricing`: expected a price after each `$`, not {text:?}"))
+        let price = digits.parse().ok().filter(|price: &f64| price.is_finite());
+        price.ok_or_else(|| format!("`pricing`: expected a price after each `$`, not {text:?}"))
     });
     let first = numbers.next().ok_or_else(|| format!("`pricing`: expected a text such as \"$12.99\", not {text:?}"))?;
     Ok((first?, numbers.next().transpose()?))
@@ -250,7 +251,7 @@ mod tests {
         {
             assert_eq!(record(&json!({ "pricing": text })).product().unwrap().price_tag(), tag, "{text}");
         }
-        for text in ["12.99", "$", "$1.2.3", "$5 to $"] {
+        for text in ["12.99", "$", "$1.2.3", "$5 to $", &format!("$1{}", "0".repeat(400))] {
             let error = record(&json!({ "pricing": text })).product().unwrap_err();
             assert!(error.starts_with("product `B000000001`: `pricing`: expected a"), "{error}");
         }

@@ -14,10 +14,10 @@ use crate::data;
 /// Products and what is said about them: the whole set, and the small one.
 const PAIRS: [(&str, &str); 2] =
     [("items_shuffle.json", "items_ins_v2.json"), ("items_shuffle_1000.json", "items_ins_v2_1000.json")];
-const HUMAN: &str = "items_human_ins.json";
+pub(super) const HUMAN: &str = "items_human_ins.json";
 /// The nouns of titles by product, where somebody has computed them.
 const NOUNS: &str = "items_nouns.json";
-const HINT: &str = "WebShop's `setup.sh -d small` and `setup.sh -d all` (github.com/princeton-nlp/WebShop) fetch the \
+pub(super) const HINT: &str = "WebShop's `setup.sh -d small` and `setup.sh -d all` (github.com/princeton-nlp/WebShop) fetch the \
                     files; without `data` the shop has generated products";
 
 /// Reads the folder's catalogue, at most `limit` records of it.

@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, BufRead, BufWriter, IsTerminal, Write},
+    io::{self, BufRead, BufWriter, IsTerminal, Read, Write},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -16,13 +16,15 @@ use serde_json::{Value, json};
 use super::{print, settings};
 use crate::{
     config::{Loaded, Parameters},
-    rollout::scripted::{self, Episode, Script},
+    rollout::scripted::{self, Episode, Script, Scripted},
 };
 
 /// How often an episode whose environment broke is played again.
 const REPLAYS: usize = 2;
 /// Environments that stand ready for each thread.
 const PER_THREAD: usize = 8;
+/// Bytes of a line that is typed in.
+const LONGEST_LINE: u64 = 16 << 20;
 
 #[derive(Debug, Subcommand)]
 pub enum Env {
@@ -33,7 +35,7 @@ pub enum Env {
         #[command(flatten)]
         which: Which,
         /// The task to show
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         seed: u64,
     },
     /// Play by hand, in the terminal
@@ -41,7 +43,7 @@ pub enum Env {
         #[command(flatten)]
         which: Which,
         /// The task to play
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
         seed: u64,
     },
     /// Play episodes by script: the environment's expert, or random actions
@@ -78,19 +80,39 @@ pub struct Rollout {
     #[arg(long, default_value_t = 0.0, value_parser = share, allow_negative_numbers = true)]
     noise: f64,
     /// How many tasks are played
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000),
+        allow_negative_numbers = true
+    )]
     tasks: u64,
     /// How many episodes of each task
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=65_536))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=65_536),
+        allow_negative_numbers = true
+    )]
     copies: u64,
     /// The seed of the first task; the others follow
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     seed: u64,
     /// The most steps of an episode
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        default_value_t = 50,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000),
+        allow_negative_numbers = true
+    )]
     max_steps: u32,
     /// Threads; how many there are changes nothing but the time
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(
+        long,
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=4096),
+        allow_negative_numbers = true
+    )]
     threads: u16,
     /// How long an episode may take before it counts as failed
     #[arg(long, default_value = "60", value_parser = seconds, allow_negative_numbers = true)]
@@ -98,7 +120,7 @@ pub struct Rollout {
     /// Show every turn
     #[arg(long)]
     show: bool,
-    /// Write the episodes, one JSON object per line
+    /// Write the episodes as a rollout file, which `accredit credit` reads
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -127,6 +149,21 @@ struct Setting {
 }
 
 impl Setting {
+    fn check(loaded: &Loaded, name: String, parameters: Parameters) -> Result<Self> {
+        let value = Value::Object(parameters.clone());
+        let traits = accredit_environments::traits(&name, &value)
+            .and_then(|traits| accredit_environments::make(&name, &parameters).map(|_| traits))
+            .map_err(|error| {
+                let path = error.key().map_or_else(|| "environment".to_owned(), |key| format!("environment.{key}"));
+                let unset = error.key().filter(|key| *key != "name" && !parameters.contains_key(*key));
+                let hint = unset.map(|key| {
+                    format!("`--set '{key}=...'` sets it; `accredit env describe {name}` shows all settings")
+                });
+                loaded.error_at(&path, error.to_string(), hint)
+            })?;
+        Ok(Self { name, parameters, traits })
+    }
+
     fn make(&self) -> Result<Box<dyn Environment>> {
         Ok(accredit_environments::make(&self.name, &self.parameters)?)
     }
@@ -138,7 +175,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 impl Which {
-    fn read(&self) -> Result<Setting> {
+    /// The environment's name and settings as they were given, before the environment has looked at them.
+    fn load(&self) -> Result<(Loaded, String, Parameters)> {
         let sets = self.sets.iter().map(|set| format!("environment.{set}"));
         let loaded = if Path::new(&self.environment).extension().is_some_and(|extension| extension == "toml") {
             Loaded::read(&[PathBuf::from(&self.environment)], &sets.collect::<Vec<_>>())?
@@ -149,15 +187,12 @@ impl Which {
         let Some(environment) = loaded.config.environment.clone() else {
             return Err(loaded.error_at("environment", "there is no environment to play in", None).into());
         };
-        let (name, parameters) = (environment.name, environment.parameters);
-        let value = Value::Object(parameters.clone());
-        let traits = accredit_environments::traits(&name, &value)
-            .and_then(|traits| accredit_environments::make(&name, &parameters).map(|_| traits))
-            .map_err(|error| {
-                let path = error.key().map_or_else(|| "environment".to_owned(), |key| format!("environment.{key}"));
-                loaded.error_at(&path, error.to_string(), None)
-            })?;
-        Ok(Setting { name, parameters, traits })
+        Ok((loaded, environment.name, environment.parameters))
+    }
+
+    fn read(&self) -> Result<Setting> {
+        let (loaded, name, parameters) = self.load()?;
+        Setting::check(&loaded, name, parameters)
     }
 }
 
@@ -184,27 +219,46 @@ fn list() -> Result<()> {
 }
 
 fn describe(which: &Which, seed: u64) -> Result<()> {
-    let setting = which.read()?;
-    let Setting { name, parameters, traits } = &setting;
-    let mut environment = setting.make()?;
+    let (loaded, name, parameters) = which.load()?;
+    let setting = Setting::check(&loaded, name.clone(), parameters.clone());
+    // The settings are shown even where they do not fit yet: that is where they are looked up.
+    let Ok(schema) = accredit_environments::schema(&name) else { return setting.map(drop) };
+    let mut text = format!("{name}: {}\n", accredit_environments::summary(&name)?);
+    if let Ok(Setting { traits, .. }) = &setting {
+        let given = |there: bool| if there { "yes" } else { "no" };
+        let tasks = traits.tasks.map_or_else(|| "one for every seed".to_owned(), |tasks| tasks.to_string());
+        text.push_str(&format!(
+            "\ntasks: {tasks}; expert: {}; keys of states: {}; known answers: {}\n",
+            given(traits.expert),
+            given(traits.states),
+            given(traits.answers),
+        ));
+    }
+    text.push_str("\nsettings\n");
+    text.push_str(&settings::describe(&schema, &parameters));
+    print(&text)?;
+    let mut environment = setting?.make()?;
     let turn = environment.reset(seed)?;
-    let given = |there: bool| if there { "yes" } else { "no" };
-    let tasks = traits.tasks.map_or_else(|| "one for every seed".to_owned(), |tasks| tasks.to_string());
-    let mut text = format!(
-        "{name}: {}\n\ntasks: {tasks}; expert: {}; keys of states: {}; known answers: {}\n\nsettings\n",
-        accredit_environments::summary(name)?,
-        given(traits.expert),
-        given(traits.states),
-        given(traits.answers),
-    );
-    text.push_str(&settings::describe(&accredit_environments::schema(name)?, parameters));
-    text.push_str(&format!("\nwhat the agent is told\n{}\n\nthe task of seed {seed}\n", environment.instructions()));
+    let mut text = format!("\nwhat the agent is told\n{}\n\nthe task of seed {seed}\n", environment.instructions());
     let task = environment.task();
     if !task.text.is_empty() {
         text.push_str(&format!("{}\n", task.text));
     }
     text.push_str(&format!("{}\nactions: {}\n", turn.observation, turn.actions.join(" | ")));
-    print(&text)
+    print(&harmless(&text))
+}
+
+/// A text of somebody else for a terminal: control characters, which could move its cursor, as escapes.
+fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\n' | '\t' => shown.push(letter),
+            _ if letter.is_control() => shown.extend(letter.escape_debug()),
+            _ => shown.push(letter),
+        }
+    }
+    shown
 }
 
 /// A line of the player that is no action.
@@ -218,47 +272,61 @@ enum Wish {
 fn play(which: &Which, seed: u64) -> Result<()> {
     let mut environment = which.read()?.make()?;
     let mut turn = environment.reset(seed)?;
-    let shown = io::stdin().is_terminal();
-    print(&format!(
-        "{}\n\nWrite an action, `?` for all actions, `!` for what the expert would do, `q` to leave.\n\n{}\n",
+    let prompted = io::stdin().is_terminal();
+    let task = environment.task().text;
+    // Most observations begin with the task.
+    let task = if turn.observation.contains(&task) { String::new() } else { format!("{task}\n\n") };
+    print(&harmless(&format!(
+        "{}\n\nWrite an action, `?` for all actions, `!` for what the expert would do, `q` to leave.\n\n{task}{}\n",
         environment.instructions(),
         turn.observation
-    ))?;
+    )))?;
     let (mut reward, mut steps) = (0.0, 0);
-    let mut lines = io::stdin().lock().lines();
+    let mut input = io::stdin().lock();
     loop {
-        if shown {
+        if prompted {
             print("> ")?;
             io::stdout().flush()?;
         }
-        let Some(line) = lines.next() else { break };
-        let line = line.context("cannot read the action")?;
+        let Some(line) = line(&mut input)? else { break };
         let action = match wish(&line) {
             Wish::Quit => break,
             Wish::Help => {
-                print(&actions(&turn))?;
+                print(&harmless(&actions(&turn)))?;
                 continue;
             }
             Wish::Expert => {
                 let advice = environment.expert();
                 let text = advice.map(|expert| format!("{}\n-> {}\n", expert.think, expert.action));
-                print(&text.unwrap_or_else(|| "there is no expert here\n".to_owned()))?;
+                print(&harmless(&text.unwrap_or_else(|| "there is no expert here\n".to_owned())))?;
                 continue;
             }
             Wish::Act(action) => action,
         };
         let outcome = environment.step(Some(&action), &action)?;
         steps += 1;
-        reward += outcome.reward;
+        reward += f64::from(outcome.reward);
         let validity = if outcome.valid_action { "" } else { "not a valid action; " };
-        print(&format!("{}\n[{validity}reward {}]\n{}\n", outcome.feedback, outcome.reward, outcome.turn.observation))?;
+        let shown =
+            format!("{}\n[{validity}reward {}]\n{}\n", outcome.feedback, outcome.reward, outcome.turn.observation);
+        print(&harmless(&shown))?;
         if outcome.terminal {
             let end = if outcome.success { "solved" } else { "over" };
-            return print(&format!("{end} after {steps} steps, reward {reward}\n"));
+            return print(&format!("{end} after {steps} steps, reward {reward:.3}\n"));
         }
         turn = outcome.turn;
     }
-    print(&format!("left after {steps} steps, reward {reward}\n"))
+    print(&format!("left after {steps} steps, reward {reward:.3}\n"))
+}
+
+/// The next line of the input, whatever bytes it holds; none at its end.
+fn line(input: &mut impl BufRead) -> Result<Option<String>> {
+    let mut bytes = Vec::new();
+    let read = input.take(LONGEST_LINE + 1).read_until(b'\n', &mut bytes).context("cannot read the action")?;
+    if read as u64 > LONGEST_LINE {
+        bail!("an action has at most {} MiB, and this line goes on", LONGEST_LINE >> 20);
+    }
+    Ok((read > 0).then(|| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 fn wish(line: &str) -> Wish {
@@ -288,7 +356,9 @@ impl Rollout {
     fn run(self) -> Result<()> {
         let setting = self.which.read()?;
         if self.player == Player::Expert && !setting.traits.expert {
-            bail!("this environment has no expert; use `--player random`");
+            let supplies = accredit_environments::schema(&setting.name)?["properties"]["supplies"].is_object();
+            let other = if supplies { ", or say that it brings one with `--set supplies.expert=true`" } else { "" };
+            bail!("this environment has no expert; use `--player random`{other}");
         }
         let mut out = match &self.out {
             Some(path) => {
@@ -313,7 +383,7 @@ impl Rollout {
             for episode in self.play(&part, &mut pool, &setting)? {
                 total.add(&episode);
                 if self.show {
-                    print(&transcript(&episode))?;
+                    print(&harmless(&transcript(&episode)))?;
                 }
                 if let Some(out) = &mut out {
                     writeln!(out, "{}", record(&episode)).context("cannot write the episodes")?;
@@ -429,22 +499,33 @@ fn transcript(episode: &Asked) -> String {
     text
 }
 
+/// An episode as a line of a rollout file, with what its player thought beside it.
 fn record(episode: &Asked) -> Value {
+    let Asked { seed, copy, .. } = episode;
+    let (group, trajectory) = (format!("s{seed}"), format!("s{seed}t{copy}"));
     match &episode.played {
-        Err(message) => json!({ "seed": episode.seed, "copy": episode.copy, "failed": message }),
+        Err(message) => json!({
+            "group": group, "trajectory": trajectory, "seed": seed, "status": "failed", "reason": message, "steps": [],
+        }),
         Ok(Episode { task, turns }) => {
             let steps: Vec<Value> = turns
                 .iter()
-                .map(|turn| {
+                .map(|Scripted { turn, think, action, response, outcome }| {
+                    let next = Some(&outcome.turn.state).filter(|_| !outcome.terminal);
                     json!({
-                        "observation": turn.turn.observation, "think": turn.think, "action": turn.action,
-                        "reward": turn.outcome.reward, "terminal": turn.outcome.terminal,
-                        "success": turn.outcome.success, "valid_action": turn.outcome.valid_action,
-                        "feedback": turn.outcome.feedback, "state": turn.turn.state,
+                        "observation": turn.observation, "think": think, "response": response, "action": action,
+                        "reward": outcome.reward, "terminal": outcome.terminal, "valid_action": outcome.valid_action,
+                        "feedback": outcome.feedback, "state": turn.state, "next_state": next,
                     })
                 })
                 .collect();
-            json!({ "seed": episode.seed, "copy": episode.copy, "task": task.text, "answer": task.answer, "steps": steps })
+            let last = turns.last().map(|turn| &turn.outcome);
+            let status = if last.is_some_and(|last| last.terminal) { "completed" } else { "truncated_steps" };
+            json!({
+                "group": group, "trajectory": trajectory, "seed": seed, "status": status,
+                "success": last.is_some_and(|last| last.success), "task": task.text, "answer": task.answer,
+                "steps": steps,
+            })
         }
     }
 }
@@ -491,6 +572,10 @@ fn bench(which: &Which, span: Duration) -> Result<()> {
                 turn = outcome.turn;
             }
             seed += 1;
+        }
+        if steps == 0 {
+            text.push_str(&format!("{name}  none: the environment does not say which actions there are\n"));
+            continue;
         }
         let rate = steps as f64 / spent.as_secs_f64();
         text.push_str(&format!("{name}  {rate:.0} steps per second, of {steps} steps in {seed} episodes\n"));

@@ -3,26 +3,50 @@
 use serde_json::{Map, Value};
 
 /// A paragraph for each property: its name, what it is if that is given, its default, its range, what it means, and the
-/// values of one that has a fixed set of them.
+/// values of one that has a fixed set of them. Those of a table in it follow it.
 pub fn describe(schema: &Value, given: &Map<String, Value>) -> String {
     let mut text = String::new();
-    for (key, property) in schema["properties"].as_object().into_iter().flatten() {
-        let mut facts: Vec<String> = given.get(key).map(ToString::to_string).into_iter().collect();
-        match property.get("default") {
-            Some(default) => facts.push(format!("default {default}")),
-            None if required(schema, key) => facts.push("must be given".to_owned()),
-            None => {}
+    table(schema, schema, given, "", &mut text);
+    text
+}
+
+fn table(schema: &Value, table: &Value, given: &Map<String, Value>, prefix: &str, text: &mut String) {
+    for (key, property) in table["properties"].as_object().into_iter().flatten() {
+        let value = given.get(key);
+        let inner = definition(schema, property);
+        let has_keys = inner["properties"].is_object();
+        let mut facts = Vec::new();
+        if has_keys {
+            facts.push("a table".to_owned());
+        } else {
+            facts.extend(value.map(ToString::to_string));
+            match property.get("default") {
+                Some(default) => facts.push(format!("default {default}")),
+                None if required(table, key) => facts.push("must be given".to_owned()),
+                None => {}
+            }
+            facts.extend(range(property));
         }
-        facts.extend(range(property));
-        text.push_str(&format!("  {key} ({})\n", facts.join(", ")));
+        let facts = if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) };
+        text.push_str(&format!("  {prefix}{key}{facts}\n"));
         for line in property["description"].as_str().unwrap_or_default().lines() {
             text.push_str(&format!("      {line}\n"));
         }
-        for (choice, meaning) in choices(schema, property) {
+        for (choice, meaning) in choices(inner) {
             text.push_str(&format!("      - {choice}: {meaning}\n"));
         }
+        if has_keys {
+            let none = Map::new();
+            let given = value.and_then(Value::as_object).unwrap_or(&none);
+            self::table(schema, inner, given, &format!("{prefix}{key}."), text);
+        }
     }
-    text
+}
+
+/// What a property's reference leads to, or the property itself.
+fn definition<'a>(schema: &'a Value, property: &'a Value) -> &'a Value {
+    let referred = property["$ref"].as_str().and_then(|path| schema.pointer(path.strip_prefix('#')?));
+    referred.unwrap_or(property)
 }
 
 fn required(schema: &Value, key: &str) -> bool {
@@ -40,14 +64,15 @@ fn range(property: &Value) -> Option<String> {
 }
 
 /// The values of a property that has a fixed set of them, and what each means.
-fn choices<'a>(schema: &'a Value, property: &'a Value) -> Vec<(&'a str, String)> {
-    let definition = property["$ref"].as_str().and_then(|path| schema.pointer(path.strip_prefix('#')?));
-    let entries = definition.unwrap_or(property)["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let choice = |entry: &'a Value| {
-        let meaning = entry["description"].as_str().unwrap_or_default();
-        Some((entry["const"].as_str()?, meaning.lines().collect::<Vec<_>>().join(" ")))
-    };
-    entries.iter().filter_map(choice).collect()
+fn choices(property: &Value) -> Vec<(&str, String)> {
+    let entries = property["oneOf"].as_array().map(Vec::as_slice).unwrap_or_default();
+    entries
+        .iter()
+        .filter_map(|entry| {
+            let meaning = entry["description"].as_str().unwrap_or_default();
+            Some((entry["const"].as_str()?, meaning.lines().collect::<Vec<_>>().join(" ")))
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -64,14 +89,19 @@ mod tests {
                 "path": { "description": "Where.\nAnd how." },
                 "rate": { "default": 0.5, "minimum": 0, "exclusiveMaximum": 1, "description": "How fast." },
                 "way": { "default": "a", "$ref": "#/$defs/Way" },
+                "more": { "$ref": "#/$defs/More" },
             },
-            "$defs": { "Way": { "oneOf": [{ "const": "a", "description": "The\nfirst." }, { "const": "b" }] } },
+            "$defs": { "More": { "properties": { "depth": { "default": 2 } } }, "Way": { "oneOf": [{ "const": "a", "description": "The\nfirst." }, { "const": "b" }] } },
         });
-        let given = json!({ "rate": 0.1 });
+        let given = json!({ "rate": 0.1, "more": { "depth": 3 } });
         let text = describe(&schema, given.as_object().unwrap());
-        let expected = "  path (must be given)\n      Where.\n      And how.\n\
-                        \x20 rate (0.1, default 0.5, at least 0 and less than 1)\n      How fast.\n\
-                        \x20 way (default \"a\")\n      - a: The first.\n      - b: \n";
-        assert_eq!(text, expected);
+        for paragraph in [
+            "  path (must be given)\n      Where.\n      And how.\n",
+            "  rate (0.1, default 0.5, at least 0 and less than 1)\n      How fast.\n",
+            "  way (default \"a\")\n      - a: The first.\n      - b: \n",
+            "  more (a table)\n  more.depth (3, default 2)\n",
+        ] {
+            assert!(text.contains(paragraph), "{text}");
+        }
     }
 }

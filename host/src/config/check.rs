@@ -17,39 +17,44 @@ static SCHEMA: LazyLock<Json> = LazyLock::new(schema::json_schema);
 
 /// All problems of a whole configuration.
 pub(super) fn check(tree: &Node) -> Vec<Problem> {
+    check_against(&SCHEMA, tree)
+}
+
+/// All problems of a tree that this schema describes.
+pub(super) fn check_against(root: &'static Json, tree: &Node) -> Vec<Problem> {
     let mut problems = Vec::new();
-    visit(tree, &SCHEMA, &Path::default(), &mut problems);
+    visit(tree, root, root, &Path::default(), &mut problems);
     problems
 }
 
 /// All problems of the value of one top-level key.
 pub(super) fn check_key(key: &str, node: &Node) -> Vec<Problem> {
     let mut problems = Vec::new();
-    visit(node, &SCHEMA["properties"][key], &Path::default().key(key), &mut problems);
+    visit(node, &SCHEMA, &SCHEMA["properties"][key], &Path::default().key(key), &mut problems);
     problems
 }
 
-fn visit(node: &Node, schema: &'static Json, path: &Path, problems: &mut Vec<Problem>) {
-    let schema = resolved(schema);
+fn visit(node: &Node, root: &'static Json, schema: &'static Json, path: &Path, problems: &mut Vec<Problem>) {
+    let schema = resolved(root, schema);
     let Some(kind) = Kind::of(schema) else { return };
     match (&node.content, kind) {
         (Content::Table(entries), Kind::Table) => {
             for (key, child) in entries {
                 if let Some(known) = schema["properties"].get(key) {
-                    visit(child, known, &path.key(key), problems);
+                    visit(child, root, known, &path.key(key), problems);
                 } else if schema["additionalProperties"] == false {
-                    problems.push(unknown_key(key, child, schema, path));
+                    problems.push(unknown_key(key, child, root, schema, path));
                 }
             }
             let required = schema["required"].as_array().into_iter().flatten();
             let missing: Vec<&str> = required.filter_map(Json::as_str).filter(|key| node.get(key).is_none()).collect();
             if !missing.is_empty() {
-                problems.push(missing_keys(&missing, node, schema, path));
+                problems.push(missing_keys(&missing, node, root, schema, path));
             }
         }
         (Content::Array(elements), Kind::Array) => {
             for (index, element) in elements.iter().enumerate() {
-                visit(element, &schema["items"], &path.index(index), problems);
+                visit(element, root, &schema["items"], &path.index(index), problems);
             }
         }
         (Content::Value(Json::String(word)), Kind::Word(words)) => {
@@ -122,13 +127,13 @@ fn kind_takes_fractions(schema: &Json) -> bool {
 }
 
 /// Follows a reference, and drops the null of an optional value, which TOML cannot write.
-fn resolved(schema: &'static Json) -> &'static Json {
+fn resolved(root: &'static Json, schema: &'static Json) -> &'static Json {
     if let Some(reference) = schema["$ref"].as_str() {
-        return SCHEMA.pointer(reference.trim_start_matches('#')).unwrap_or(schema);
+        return root.pointer(reference.trim_start_matches('#')).unwrap_or(schema);
     }
     let options = schema["anyOf"].as_array().into_iter().flatten();
     match options.into_iter().find(|option| option["type"] != "null") {
-        Some(option) => resolved(option),
+        Some(option) => resolved(root, option),
         None => schema,
     }
 }
@@ -157,6 +162,7 @@ fn expected(schema: &Json) -> String {
     match Kind::of(schema) {
         Some(Kind::Table) => "a table".to_owned(),
         Some(Kind::Array) if schema["items"]["$ref"].is_string() => "an array of tables".to_owned(),
+        Some(Kind::Array) if schema["items"]["type"] == "integer" => "an array of integers".to_owned(),
         Some(Kind::Array) => "an array of strings".to_owned(),
         Some(Kind::Word(words)) => format!("one of {}", list(words)),
         Some(Kind::String) if schema["minLength"].is_u64() => "a string that is not empty".to_owned(),
@@ -208,14 +214,14 @@ fn out_of_range(node: &Node, value: &Json, schema: &Json, path: &Path) -> Proble
         .note(format!("expected {}", expected(schema)))
 }
 
-fn unknown_key(key: &str, node: &Node, schema: &Json, path: &Path) -> Problem {
+fn unknown_key(key: &str, node: &Node, root: &'static Json, schema: &Json, path: &Path) -> Problem {
     let known = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str());
     let known: Vec<&str> = known.collect();
     let inside = if path.0.is_empty() { String::new() } else { format!(" in `{path}`") };
     let problem = Problem::new(format!("unknown key `{key}`{inside}"))
         .at(node.key_place())
         .note(format!("expected one of {}", list(known.iter().copied())));
-    let homes = homes(key);
+    let homes = homes(root, key);
     if homes.is_empty() {
         problem.did_you_mean(nearest(key, known))
     } else {
@@ -223,30 +229,31 @@ fn unknown_key(key: &str, node: &Node, schema: &Json, path: &Path) -> Problem {
     }
 }
 
-fn missing_keys(keys: &[&str], node: &Node, schema: &'static Json, path: &Path) -> Problem {
+fn missing_keys(keys: &[&str], node: &Node, root: &'static Json, schema: &'static Json, path: &Path) -> Problem {
     let names = list(keys.iter().copied());
-    let problem = Problem::new(format!("`{path}` lacks {names}")).at(node.value_place());
+    let whole = if path.0.is_empty() { "this file".to_owned() } else { format!("`{path}`") };
+    let problem = Problem::new(format!("{whole} lacks {names}")).at(node.value_place());
     keys.iter().fold(problem, |problem, key| {
-        let expected = expected(resolved(&schema["properties"][*key]));
+        let expected = expected(resolved(root, &schema["properties"][*key]));
         problem.note(format!("expected `{key}`, {expected}"))
     })
 }
 
 /// The tables that have a key of this name.
-fn homes(key: &str) -> Vec<String> {
-    fn search(schema: &'static Json, key: &str, path: &Path, homes: &mut Vec<String>) {
-        let properties = resolved(schema)["properties"].as_object();
+fn homes(root: &'static Json, key: &str) -> Vec<String> {
+    fn search(root: &'static Json, schema: &'static Json, key: &str, path: &Path, homes: &mut Vec<String>) {
+        let properties = resolved(root, schema)["properties"].as_object();
         for (name, property) in properties.into_iter().flatten() {
             let path = path.key(name);
-            if resolved(property)["properties"].get(key).is_some() {
+            if resolved(root, property)["properties"].get(key).is_some() {
                 homes.push(format!("`[{path}]`"));
             }
-            search(property, key, &path, homes);
+            search(root, property, key, &path, homes);
         }
     }
     let mut homes = Vec::new();
-    search(&SCHEMA, key, &Path::default(), &mut homes);
-    if SCHEMA["properties"].get(key).is_some() {
+    search(root, root, key, &Path::default(), &mut homes);
+    if root["properties"].get(key).is_some() {
         homes.push("the top, above every table".to_owned());
     }
     homes

@@ -31,6 +31,13 @@ impl ConfigError {
     }
 }
 
+impl ConfigError {
+    /// Its problems, to say more about them.
+    pub(super) fn problems_mut(&mut self) -> &mut [Problem] {
+        &mut self.problems
+    }
+}
+
 impl From<Problem> for ConfigError {
     fn from(problem: Problem) -> Self {
         Self::new(vec![problem])

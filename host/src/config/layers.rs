@@ -40,20 +40,7 @@ pub(super) fn read_text(file: &FilePath, text: String) -> Result<Node, ConfigErr
 /// Reads one file, and first what it extends. `chain` holds the files that led to it, and `wanted_by` where the last of
 /// them names it.
 fn read_file(file: &FilePath, wanted_by: Option<Place>, chain: &mut Chain) -> Result<Node, ConfigError> {
-    let unreadable = |error: &io::Error| {
-        let reason = match error.kind() {
-            io::ErrorKind::NotFound => "there is no such file".to_owned(),
-            io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
-            io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
-            _ => error.to_string(),
-        };
-        let problem = Problem::new(format!("cannot read `{}`: {reason}", file.display())).at(wanted_by.clone());
-        match error.kind() {
-            io::ErrorKind::NotFound => near_files(problem, file),
-            _ => problem,
-        }
-    };
-    let identity = fs::canonicalize(file).map_err(|error| unreadable(&error))?;
+    let identity = fs::canonicalize(file).map_err(|error| unreadable(file, wanted_by.clone(), &error))?;
     let open = &chain.open;
     if let Some(first) = open.iter().position(|earlier| *earlier == identity) {
         let names = open[first..].iter().chain([&identity]);
@@ -65,7 +52,7 @@ fn read_file(file: &FilePath, wanted_by: Option<Place>, chain: &mut Chain) -> Re
         let message = format!("`extends` leads to more than {FILES} files, each counted as often as it is extended");
         return Err(Problem::new(message).at(wanted_by).into());
     }
-    let text = fs::read_to_string(file).map_err(|error| unreadable(&error))?;
+    let text = fs::read_to_string(file).map_err(|error| unreadable(file, wanted_by, &error))?;
     chain.open.push(identity);
     let node = layer(file, text, chain)?;
     chain.open.pop();
@@ -86,7 +73,23 @@ fn layer(file: &FilePath, text: String, chain: &mut Chain) -> Result<Node, Confi
     Ok(tree)
 }
 
-fn parse(source: &Arc<Source>) -> Result<Node, ConfigError> {
+/// The problem that a file cannot be read, where it is named.
+pub(super) fn unreadable(file: &FilePath, wanted_by: Option<Place>, error: &io::Error) -> Problem {
+    let reason = match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        io::ErrorKind::InvalidData => "it is not UTF-8 text".to_owned(),
+        _ => error.to_string(),
+    };
+    let problem = Problem::new(format!("cannot read `{}`: {reason}", file.display())).at(wanted_by);
+    match error.kind() {
+        io::ErrorKind::NotFound => near_files(problem, file),
+        _ => problem,
+    }
+}
+
+/// The tree of a text.
+pub(super) fn parse(source: &Arc<Source>) -> Result<Node, ConfigError> {
     let document = Document::parse(source.text.as_str()).map_err(|error| {
         let place = error.span().map(|range| Place { source: source.clone(), range });
         let message = error.message().lines().collect::<Vec<_>>().join(", ");

@@ -246,7 +246,7 @@ impl Loaded {
 }
 
 /// A problem at the node of a path, or at the nearest table above it that is written somewhere.
-fn problem_at(written: &Node, path: &str, message: String) -> Problem {
+pub(super) fn problem_at(written: &Node, path: &str, message: String) -> Problem {
     let problem = Problem::new(message);
     let Ok(mut path) = Path::parse(path) else {
         return problem;

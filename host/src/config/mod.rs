@@ -9,6 +9,7 @@
 //! [`Loaded::error_at`].
 
 mod check;
+mod document;
 mod error;
 mod layers;
 mod load;
@@ -22,6 +23,7 @@ mod tree;
 mod validate;
 mod write;
 
+pub use document::Document;
 pub use error::ConfigError;
 pub use load::{Change, Loaded, Origin};
 pub use schema::{

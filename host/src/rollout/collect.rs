@@ -26,6 +26,9 @@ use crate::config::{OnFailure, OverlongPrompt};
 
 /// How often a failed episode is played again.
 const REPLAYS: u64 = 2;
+/// Into how many parts, whole groups each, failed episodes are cut to be played again where another program plays them:
+/// a task that breaks the program takes along whatever is played beside it.
+const PARTS: usize = 8;
 
 /// Episodes that could not be played.
 #[derive(Debug, Error)]
@@ -178,18 +181,21 @@ impl Collector {
         let mut pending: Vec<usize> = (0..plays.len()).collect();
         let mut message = String::new();
         for attempt in 0..=REPLAYS {
-            let round: Vec<Live> = pending.iter().map(|index| Live::new(plays[*index], noise, attempt)).collect();
-            let (live, counts) = self.round(sampler, tokenizer, prompter, round, limits)?;
-            played.sampled_tokens += counts.sampled_tokens;
-            played.cut_responses += counts.cut_responses;
             let mut failed = Vec::new();
-            for (index, episode) in pending.into_iter().zip(live) {
-                if let Some(why) = &episode.failure {
-                    message.clone_from(why);
-                    failed.push(index);
+            let parts = if attempt > 0 && self.apart { parts(&pending, plays) } else { vec![pending] };
+            for part in parts {
+                let round: Vec<Live> = part.iter().map(|index| Live::new(plays[*index], noise, attempt)).collect();
+                let (live, counts) = self.round(sampler, tokenizer, prompter, round, limits)?;
+                played.sampled_tokens += counts.sampled_tokens;
+                played.cut_responses += counts.cut_responses;
+                for (index, episode) in part.into_iter().zip(live) {
+                    if let Some(why) = &episode.failure {
+                        message.clone_from(why);
+                        failed.push(index);
+                    }
+                    played.overlong.add(episode.overlong);
+                    episodes[index] = Some(episode.finish(self.iteration, prompter));
                 }
-                played.overlong.add(episode.overlong);
-                episodes[index] = Some(episode.finish(self.iteration, prompter));
             }
             played.failed_attempts += failed.len();
             pending = failed;
@@ -281,6 +287,12 @@ impl Collector {
     }
 }
 
+/// Episodes in at most [`PARTS`] parts, no group in two of them.
+fn parts(pending: &[usize], plays: &[Play]) -> Vec<Vec<usize>> {
+    let groups: Vec<&[usize]> = pending.chunk_by(|a, b| plays[*a].group == plays[*b].group).collect();
+    groups.chunks(groups.len().div_ceil(PARTS).max(1)).map(<[_]>::concat).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::{
@@ -333,6 +345,38 @@ mod tests {
             let turn = Turn { observation: String::new(), state: None, actions: Vec::new() };
             let (reward, feedback) = (1.0, String::new());
             Ok(Outcome { reward, terminal: true, success: true, valid_action: true, feedback, turn })
+        }
+
+        fn expert(&mut self) -> Option<Demonstration> {
+            None
+        }
+    }
+
+    /// An environment in a program that all share, which seed 0 breaks: with it, every episode that is under way.
+    struct Poisoned {
+        program: Arc<AtomicUsize>,
+        started: Option<(usize, u64)>,
+    }
+
+    impl Environment for Poisoned {
+        fn instructions(&self) -> String {
+            String::new()
+        }
+
+        fn reset(&mut self, seed: u64) -> Result<Turn, EnvironmentError> {
+            self.started = Some((self.program.load(Ordering::SeqCst), seed));
+            Ok(Turn { observation: format!("seed {seed}"), ..Turn::default() })
+        }
+
+        fn step(&mut self, _action: Option<&str>, _response: &str) -> Result<Outcome, EnvironmentError> {
+            let (program, seed) = self.started.take().ok_or(EnvironmentError::NotStarted)?;
+            if seed == 0 {
+                self.program.fetch_add(1, Ordering::SeqCst);
+            }
+            if self.program.load(Ordering::SeqCst) != program {
+                return Err(EnvironmentError::Failed("the program broke".to_owned()));
+            }
+            Ok(Outcome { reward: 1.0, terminal: true, success: true, valid_action: true, ..Outcome::default() })
         }
 
         fn expert(&mut self) -> Option<Demonstration> {
@@ -558,6 +602,21 @@ mod tests {
             let played = play(2, panics, OnFailure::Replace, 0.5).unwrap();
             assert_eq!((failed(&played), played.failed_attempts, played.episodes.len()), (0, 2, 6));
         }
+    }
+
+    #[test]
+    fn a_task_that_breaks_its_program_takes_no_other_group_with_it() {
+        let play = |apart| {
+            let program = Arc::new(AtomicUsize::new(0));
+            let make: Make = Box::new(move || {
+                Ok(Box::new(Poisoned { program: Arc::clone(&program), started: None }) as Box<dyn Environment>)
+            });
+            collect(&mut Collector::new(make, 1, apart, FAILURES), Context::Window, &limits())
+        };
+        let played = play(true).unwrap();
+        assert_eq!((failed(&played), played.failed_attempts), (3, 12));
+        assert!(played.episodes.iter().all(|episode| (episode.status == Status::Failed) == (episode.seed == Some(0))));
+        assert!(play(false).unwrap_err().to_string().starts_with("6 of 6 episodes failed"));
     }
 
     #[test]

@@ -7,6 +7,8 @@ use accredit_environments::{Environment, EnvironmentError};
 
 /// How often a task that starts like a held-out one is drawn again.
 const REDRAWS: u64 = 1_000;
+/// How often a task that breaks its environment is started, and how many such tasks in a row say that it is not the task.
+const STARTS: usize = 3;
 
 /// Which tasks are held out.
 pub struct HeldOut {
@@ -37,8 +39,36 @@ struct First {
 impl First {
     /// None where the environment does not tell its states.
     fn of(environment: &mut dyn Environment, seed: u64) -> Result<Option<Self>, EnvironmentError> {
-        let state = environment.reset(seed)?.state;
-        Ok(state.map(|state| Self { state, task: environment.task().text }))
+        let mut started = environment.reset(seed);
+        for _ in 1..STARTS {
+            if !matches!(started, Err(EnvironmentError::Failed(_))) {
+                break;
+            }
+            started = environment.reset(seed);
+        }
+        Ok(started?.state.map(|state| Self { state, task: environment.task().text }))
+    }
+}
+
+/// Tasks in a row that could not be started.
+#[derive(Default)]
+struct Broken(usize);
+
+impl Broken {
+    /// What is there of a task that was started or not: the error only where too many were not.
+    fn allow<T>(&mut self, started: Result<T, EnvironmentError>) -> Result<Option<T>, EnvironmentError> {
+        match started {
+            Err(EnvironmentError::Failed(why)) if self.0 + 1 < STARTS => {
+                self.0 += 1;
+                tracing::warn!("a task could not be started: {why}");
+                Ok(None)
+            }
+            Err(error) => Err(error),
+            Ok(first) => {
+                self.0 = 0;
+                Ok(Some(first))
+            }
+        }
     }
 }
 
@@ -48,8 +78,9 @@ impl Tasks {
         let HeldOut { environment: mut judge, tasks, seed, count } = held_out;
         let held_out_seeds = held_out_seeds(Stream::new(seed, Purpose::Evaluation), tasks, count);
         let mut held_out = HashSet::new();
+        let mut broken = Broken::default();
         for seed in &held_out_seeds {
-            held_out.extend(First::of(&mut *judge, *seed)?);
+            held_out.extend(broken.allow(First::of(&mut *judge, *seed))?.flatten());
         }
         Ok(Self { environment, held_out, held_out_seeds })
     }
@@ -59,16 +90,19 @@ impl Tasks {
         &self.held_out_seeds
     }
 
-    /// The seed of a training task: the first of a stream that does not start like a held-out one.
+    /// The seed of a training task: the first of a stream that does not start like a held-out one. What cannot be started
+    /// is passed over.
     pub fn draw(&mut self, stream: Stream) -> Result<u64, EnvironmentError> {
+        let mut broken = Broken::default();
         for attempt in 0..REDRAWS {
             let seed = seed_of(stream.bits(attempt));
             if self.held_out.is_empty() {
                 return Ok(seed);
             }
-            match First::of(&mut *self.environment, seed)? {
-                Some(first) if self.held_out.contains(&first) => {}
-                _ => return Ok(seed),
+            match broken.allow(First::of(&mut *self.environment, seed))? {
+                Some(Some(first)) if self.held_out.contains(&first) => {}
+                Some(_) => return Ok(seed),
+                None => {}
             }
         }
         Ok(seed_of(stream.bits(REDRAWS)))

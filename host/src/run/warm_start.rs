@@ -8,6 +8,7 @@ use accredit_core::{
     episode::Trajectory,
     rng::{Purpose, Stream},
 };
+use accredit_environments::EnvironmentError;
 use accredit_torch::{AdamW, Device, Family, Model, ModelConfig, Optimizer, Shape, SpecialIds};
 use anyhow::{Context, Result, bail};
 
@@ -29,7 +30,10 @@ use crate::{
 /// Demonstrations whose texts a new tokenizer is trained on, where the configuration has no warm start.
 const TEXTS: usize = 200;
 
-/// Plays the expert's episodes.
+/// How often an episode that breaks its environment is played.
+const TRIES: usize = 2;
+
+/// Plays the expert's episodes. As in training, those that break their environment may be a share of them, and no more.
 pub fn demonstrations(
     setting: &Setting,
     config: &Config,
@@ -39,11 +43,33 @@ pub fn demonstrations(
     let (episodes, noise) = config.warm_start.as_ref().map_or((TEXTS, 0.0), |warm| (warm.episodes, warm.expert_noise));
     let mut environment = setting.make()?;
     let stream = Stream::new(config.seed, Purpose::WarmStart);
+    let share = config.environment.as_ref().map_or(0.0, |environment| environment.max_failed_share);
     let mut shown = Vec::with_capacity(episodes);
+    let mut failed = 0_usize;
     for index in 0..episodes as u64 {
         let seed = tasks.draw(stream.with(0).with(index))?;
         let script = Script { noise, max_steps: config.rollout.max_steps, stream: stream.with(1).with(index) };
-        shown.push(demonstrate::play(&mut *environment, prompter, seed, script)?);
+        let mut play = || demonstrate::play(&mut *environment, prompter, seed, script);
+        let mut played = play();
+        for _ in 1..TRIES {
+            if matches!(played, Err(EnvironmentError::Failed(_))) {
+                played = play();
+            }
+        }
+        match played {
+            Ok(turns) => shown.push(turns),
+            Err(EnvironmentError::Failed(why)) => {
+                failed += 1;
+                if failed as f64 > share * episodes as f64 {
+                    bail!(
+                        "{failed} of {episodes} episodes of the expert failed, more than \
+                         `environment.max_failed_share` ({share}) allows; the last: {why}"
+                    );
+                }
+                tracing::warn!("an episode of the expert failed and is left out: {why}");
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
     if shown.iter().all(Vec::is_empty) {
         bail!("the environment has no scripted expert, and a model made from scratch needs one to imitate");

@@ -1,13 +1,17 @@
 //! What came out of a study: tables in Markdown, and the numbers of every run as JSON beside them.
 
-use std::{collections::BTreeMap, fmt::Write, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs,
+};
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use super::{Study, interval::Interval, runs::run_name};
 use crate::{
-    config::Loaded,
+    config::{Loaded, near::nearest},
     telemetry::{Metrics, RunFolder, metrics, names},
 };
 
@@ -222,7 +226,12 @@ fn followed(study: &Study, arms: &[Vec<Outcome>]) -> String {
                 }),
             ]);
         }
-        if !rows.is_empty() {
+        if rows.is_empty() {
+            let known = arms.iter().flatten().flat_map(|outcome| &outcome.lines).flat_map(Metrics::iter);
+            let near = nearest(metric, known.map(|(name, _)| name).collect::<BTreeSet<_>>());
+            let near = near.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
+            let _ = writeln!(text, "`{metric}`: no run has this metric{near}\n");
+        } else {
             let head = words(&["arm", "mean", "first quarter", "last quarter", "deviation over iterations"]);
             text.push_str(&table(&format!("`{metric}`"), &head, &rows));
         }

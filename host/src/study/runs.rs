@@ -46,9 +46,9 @@ pub fn run(study: &Study, side_by_side: Option<usize>, plugin_path: &[PathBuf]) 
     // Seed by seed, so that a study that was stopped has compared all arms on some seeds.
     let mut jobs = Vec::new();
     for (seed, policy) in study.seeds.iter().zip(&policies) {
-        for arm in &study.arms {
+        for (index, arm) in study.arms.iter().enumerate() {
             let name = run_name(&arm.name, *seed);
-            jobs.push(study.job(&arm.config, &arm.sets, name, *seed, policy.as_deref())?);
+            jobs.push(study.job(&format!("arm[{index}]"), &arm.config, &arm.sets, name, *seed, policy.as_deref())?);
         }
     }
     for job in starts.iter().chain(&jobs) {
@@ -79,13 +79,21 @@ impl Study {
                 .cloned()
                 .chain(["iterations=1".to_owned(), "evaluation.every=0".to_owned()])
                 .collect();
-            self.job(&start.config, &sets, run_name(START, *seed), *seed, None)
+            self.job("start", &start.config, &sets, run_name(START, *seed), *seed, None)
         };
         self.seeds.iter().map(job).collect()
     }
 
-    fn job(&self, config: &Path, sets: &[String], name: String, seed: u64, policy: Option<&Path>) -> Result<Job> {
-        let mut loaded = self.load(config, sets, &name, seed)?;
+    fn job(
+        &self,
+        whose: &str,
+        config: &Path,
+        sets: &[String],
+        name: String,
+        seed: u64,
+        policy: Option<&Path>,
+    ) -> Result<Job> {
+        let mut loaded = self.load(whose, config, sets, &name, seed)?;
         let mut arguments = vec!["train".to_owned(), config.display().to_string()];
         let own = self.own_sets(&name, seed);
         for set in self.sets.iter().chain(sets).chain(&own) {

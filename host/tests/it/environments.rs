@@ -47,7 +47,68 @@ fn a_person_plays_a_game_to_its_end() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("[not a valid action; reward 0]") && text.contains("-> "), "{text}");
-    assert!(text.ends_with("solved after 7 steps, reward 1\n"), "{text}");
+    assert!(text.ends_with("solved after 7 steps, reward 1.000\n"), "{text}");
+}
+
+#[test]
+fn a_player_may_type_anything_and_an_environment_may_show_anything() {
+    let play = |name: &str, sets: &[&str], input: &[u8]| {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_accredit"))
+            .args(["env", "play", name])
+            .args(sets.iter().flat_map(|set| ["--set", set]))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // One that gives up reads no further.
+        let _ = child.stdin.take().unwrap().write_all(input);
+        child.wait_with_output().unwrap()
+    };
+    let output = play("sudoku", &[], b"\xff\xfe\n\x1b[31m\x00\n\nq\n");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.contains("\\u{1b}[31m") && !text.contains('\x1b'), "{text}");
+    assert!(text.ends_with("left after 2 steps, reward -0.200\n"), "{text}");
+
+    let output = play("sudoku", &[], &vec![b'a'; (16 << 20) + 1]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("at most 16 MiB"));
+}
+
+#[test]
+fn settings_are_described_before_they_fit() {
+    let output = env(&["describe", "process"]);
+    let page = String::from_utf8(output.stdout).unwrap();
+    for part in ["command (default [])", "limits (a table)", "limits.answer_seconds (default 50.0)", "supplies.expert"]
+    {
+        assert!(page.contains(part), "{part} is not in\n{page}");
+    }
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && error.contains("hint: `--set 'command=...'` sets it"), "{error}");
+}
+
+#[test]
+fn episodes_that_were_played_are_a_rollout_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (episodes, config) = (folder.path().join("episodes.jsonl"), folder.path().join("grpo.toml"));
+    let arguments = ["rollout", "sudoku", "--noise", "0.5", "--tasks", "2", "--copies", "4", "--out"];
+    text(&[&arguments[..], &[episodes.to_str().unwrap()]].concat());
+    fs::write(&config, "[[credit]]\nplugin = \"grpo\"\n").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_accredit"))
+        .args([
+            "credit",
+            "--color",
+            "never",
+            "--config",
+            config.to_str().unwrap(),
+            "--rollouts",
+            episodes.to_str().unwrap(),
+        ])
+        .output()
+        .unwrap();
+    let (shown, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{told}");
+    assert!(shown.contains("s1 s1t0: reward") && shown.contains("8 trajectories"), "{shown}{told}");
 }
 
 #[test]

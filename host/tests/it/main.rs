@@ -21,6 +21,8 @@ mod interrupt;
 mod judge;
 mod loader;
 mod manuals;
+#[cfg(feature = "torch")]
+mod outside;
 mod plugins;
 #[cfg(feature = "torch")]
 mod resume;

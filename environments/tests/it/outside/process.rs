@@ -166,6 +166,19 @@ fn a_worker_that_breaks_again_and_again_is_given_up() {
 }
 
 #[test]
+fn a_worker_that_plays_episodes_between_its_breaks_is_kept() {
+    let settings = server("kept", &json!({ "limits": { "max_restarts": 1 } }));
+    let mut environment = environment("process", &settings);
+    for _ in 0..4 {
+        environment.reset(1).unwrap();
+        assert!(environment.step(Some("end"), "").unwrap().terminal);
+        environment.reset(1).unwrap();
+        assert!(failure(environment.as_mut(), "die").contains("worker 0 failed"));
+    }
+    environment.reset(1).unwrap();
+}
+
+#[test]
 fn another_worker_takes_the_environments_of_one_that_is_given_up() {
     let settings = server("taken", &json!({ "workers": 2, "limits": { "max_restarts": 0 } }));
     let mut environment = environment("process", &settings);

@@ -12,6 +12,7 @@ pub struct Environment {
     pub name: String,
     /// Threads that step environments; 0 means as many as `run.threads`.
     #[serde(default)]
+    #[schemars(range(max = 4096))]
     pub threads: usize,
     /// How long one step may take before the episode counts as failed.
     #[serde(default = "timeout_seconds")]

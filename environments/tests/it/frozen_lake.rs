@@ -133,13 +133,13 @@ fn settings_that_do_not_fit_are_named() {
     };
     check(json!({ "sise": 4 }), "sise", "did you mean `size`?");
     check(json!({ "size": 1 }), "size", "must be 2 to 64, not 1");
-    check(json!({ "size": "4" }), "size", "expected usize");
-    check(json!({ "size": -4 }), "size", "expected usize");
+    check(json!({ "size": "4" }), "size", "expected a whole number");
+    check(json!({ "size": -4 }), "size", "expected a whole number");
     // TOML has no whole number that is so large, so the command line takes it for a text.
     let range =
         "9223372036854775808 is out of range: whole numbers go from -9223372036854775808 to 9223372036854775807";
     check(json!({ "size": "9223372036854775808" }), "size", range);
-    check(json!({ "size": "" }), "size", "expected usize");
+    check(json!({ "size": "" }), "size", "expected a whole number");
     check(json!({ "size": 5, "map": "gym" }), "size", "must be 4, not 5");
     check(json!({ "map": "round" }), "map", "expected `random` or `gym`");
     check(json!({ "view": "Grid" }), "view", "expected one of `grid`, `coord`, `grid_coord`");

@@ -178,8 +178,9 @@ fn files_that_do_not_fit_are_named_with_the_place() {
         "data",
         &["items_ins_v2.json", "`x`"],
     );
-    check(&[products(PRODUCTS), annotations], "human", "goals", &["there is no `items_human_ins.json`"]);
-    check(&[products(PRODUCTS), ("items_ins_v2.json", "{}")], "synthetic", "split", &["0 goals"]);
+    check(&[products(PRODUCTS), annotations], "human", "goals", &["no `items_human_ins.json`", "setup.sh"]);
+    let none = ["none of the 2 products has a goal", "items_ins_v2", "setup.sh -d small"];
+    check(&[products(PRODUCTS), ("items_ins_v2.json", "{}")], "synthetic", "data", &none);
 }
 
 #[test]

@@ -5,17 +5,21 @@
 //! ```
 //!
 //! One thread, a batch of 16 groups x 8 trajectories x 15 steps x 150 tokens and one of four times as many groups, all
-//! schemes of all plugins that are built. For each hook it prints the fastest of its calls, tokens per second, and the
-//! ratio to streaming: reading every input column that the scheme names and writing every output, once; and time and ratio
-//! of the larger batch. The two are timed in turn in one process. `queries`, which writes texts, is left out.
+//! schemes of all plugins that are built. For each hook it prints the fastest of its calls, tokens per second, and the ratio
+//! to streaming; and time and ratio of the larger batch. The two are timed in turn in one process. `queries`, which writes
+//! texts, is left out.
 //!
-//! What takes more than three times as long as streaming is bound by its instructions, not by memory, where the columns
-//! come from a cache: `rlsd` needs about 12 for each token (an exponential, limits, and what it counts), and `sdpo` about
-//! 40 for each token of a list (two exponentials, a logarithm and three series, so that close lists keep their digits).
-//! `actfocus`, `clip`, `gspo` and `serl` lie near three with an exponential for many or all tokens, and `hgpo` and `gagpo`
-//! touch their columns once; sorting steps by state is the rest.
+//! Streaming is what no hook can do without: a loop over vectors of the processor's widest kind reads every column that the
+//! hook reads, once, and writes every column that it writes, once; those that are changed in place are read and written, the
+//! others are not read. It works on the same memory as the hook, and computes nothing. Which columns these are is found out by
+//! calling the hook without each of its columns, and with other numbers in it: a column that changes nothing is not streamed.
+//!
+//! Schemes that read the state of steps are measured without grouping: sorting the steps of each group by state, once, is
+//! timed by itself and taken off. A hook that reads and writes no column of tokens takes microseconds, and its ratio says
+//! nothing.
 #![allow(clippy::unwrap_used)]
 #![expect(clippy::print_stdout, reason = "a benchmark's result is what it prints")]
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
 #[path = "../tests/it/plugins.rs"]
 #[expect(dead_code, reason = "the tests need more of it")]
@@ -31,14 +35,15 @@ use std::{
 
 use accredit::plugin::{Library, Scheme, SearchPath, Services};
 use accredit_plugin_api::{
-    Denominators, Hook, Layout, Level,
+    Denominators, Hook, Layout, Level, Needs,
     abi::DType,
     columns::{
-        ADVANTAGE, ALL, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, KIND, LOSS, NEXT_STATE, OUTCOME,
-        PART_ROWS, PART_STEPS, PART_TOKENS, RAW_OUTCOME, RAW_REWARD, REWARD, SAMPLE_MORE, STATE, STATUS, SUCCESS,
-        TERMINAL, TOKEN_REWARD, TRAJECTORY_STEPS, VALID_ACTION, VALUE_TARGET, WEIGHT,
+        ADVANTAGE, ALL, D_ENTROPY, D_LOGPROB, D_TOP_K_LOGPROB, D_VALUE, DECISION, KIND, LOSS, NEW_ENTROPY, NEW_VALUE,
+        NEXT_STATE, OUTCOME, PART_ROWS, PART_STEPS, PART_TOKENS, RAW_OUTCOME, RAW_REWARD, REWARD, SAMPLE_MORE, STATE,
+        STATUS, SUCCESS, TERMINAL, TOKEN_REWARD, TRAJECTORY_STEPS, VALID_ACTION, VALUE_TARGET, WEIGHT,
     },
     host::{Data, Table},
+    math::{self, Kernel},
     testing::TestBatch,
 };
 use serde_json::Value;
@@ -96,7 +101,8 @@ fn measure(scheme: &mut Scheme, batches: &[Case]) {
         if hook == Hook::Queries {
             continue;
         }
-        let results: Result<Vec<Timed>, String> = batches.iter().map(|batch| batch.time(scheme, hook)).collect();
+        let results: Result<Vec<Timed>, String> = Columns::of(scheme, hook, &batches[0])
+            .and_then(|columns| batches.iter().map(|batch| batch.time(scheme, hook, &columns)).collect());
         match results {
             Ok(timed) => println!(
                 "{:<20} {:<10} {:>9.3} {:>9.3} {:>9.0} {:>8.2}   {:>9.3} {:>9.3} {:>8.2}",
@@ -115,7 +121,7 @@ fn measure(scheme: &mut Scheme, batches: &[Case]) {
     }
 }
 
-/// Seconds of the fastest call, and of the fastest streaming of the same columns.
+/// Seconds of the fastest call, without grouping, and of the fastest streaming of the same columns.
 struct Timed {
     scheme: f64,
     stream: f64,
@@ -185,7 +191,8 @@ impl Case {
     }
 
     /// What a hook writes, as the host hands it over.
-    fn outputs(&self, hook: Hook, value_target: bool, top_k: usize) -> Table {
+    fn outputs(&self, hook: Hook, scheme: &Scheme) -> Table {
+        let Needs { value_target, top_k, .. } = *scheme.needs();
         let mut outputs = Table::default();
         let kept = |outputs: &mut Table, name: &'static str| {
             outputs.set(name, self.table.get(name).unwrap().clone());
@@ -213,11 +220,14 @@ impl Case {
             Hook::Refresh => kept(&mut outputs, ADVANTAGE.name()),
             Hook::Objective => {
                 outputs.put(LOSS, vec![0.0]);
-                for column in [D_LOGPROB, D_ENTROPY, D_VALUE] {
-                    outputs.put(column, vec![0.0; self.tokens]);
+                outputs.put(D_LOGPROB, vec![0.0; self.tokens]);
+                for (column, of) in [(D_ENTROPY, NEW_ENTROPY), (D_VALUE, NEW_VALUE)] {
+                    if scheme.reads(of.name()) {
+                        outputs.put(column, vec![0.0; self.tokens]);
+                    }
                 }
                 if top_k > 0 {
-                    outputs.put(D_TOP_K_LOGPROB, vec![0.0; top_k * self.tokens]);
+                    outputs.put(D_TOP_K_LOGPROB, vec![0.0; top_k as usize * self.tokens]);
                 }
             }
             Hook::Queries => {}
@@ -249,75 +259,171 @@ impl Case {
         }
     }
 
-    fn time(&self, scheme: &mut Scheme, hook: Hook) -> Result<Timed, String> {
-        let mut raw = Vec::new();
-        // Outputs that are changed in place are no inputs of the batch at the same time.
-        let mut outputs = self.outputs(hook, scheme.needs().value_target, scheme.needs().top_k as usize);
-        let inputs: Vec<(String, Data)> = self
-            .table
-            .iter()
-            .filter(|(name, _)| *name == STATUS.name() || outputs.get(name).is_none() || hook == Hook::Shape)
-            .map(|(name, data)| (name.to_owned(), data.clone()))
-            .collect();
-        let mut given = Table::default();
-        for (name, data) in inputs {
-            given.set(name, data);
+    /// The inputs of a call, and the outputs as they stand before it. Outputs that are changed in place are no inputs at
+    /// the same time.
+    fn tables(&self, scheme: &Scheme, hook: Hook) -> (Table, Table) {
+        let outputs = self.outputs(hook, scheme);
+        let mut inputs = Table::default();
+        for (name, data) in self.table.iter() {
+            if name == STATUS.name() || outputs.get(name).is_none() || hook == Hook::Shape {
+                inputs.set(name.to_owned(), data.clone());
+            }
         }
-        self.add_what_is_missing(&mut given, scheme);
-        given.raw(&mut raw);
-        let read: Vec<&Data> = scheme
-            .needs()
-            .reads
-            .iter()
-            .chain(&scheme.needs().optional)
-            .filter_map(|read| given.get(&read.name))
-            .collect();
-        let mut written = outputs.clone();
+        self.add_what_is_missing(&mut inputs, scheme);
+        (inputs, outputs)
+    }
+
+    fn time(&self, scheme: &mut Scheme, hook: Hook, columns: &Columns) -> Result<Timed, String> {
+        let (inputs, before) = self.tables(scheme, hook);
+        let mut raw = Vec::new();
+        inputs.raw(&mut raw);
+        let mut outputs = before.clone();
         let (mut best, mut best_stream) = (f64::INFINITY, f64::INFINITY);
         let (mut calls, begin) = (0, Instant::now());
         // The first call is the first to touch its outputs, and long ones would be measured by it alone.
         while calls < LEAST_CALLS || begin.elapsed() < BUDGET {
             calls += 1;
+            columns.restore(&before, &mut outputs);
             let start = Instant::now();
             scheme.call(hook, &raw, &mut outputs.raw_mut()).map_err(|error| error.to_string())?;
             best = best.min(start.elapsed().as_secs_f64());
+            columns.restore(&before, &mut outputs);
             let start = Instant::now();
-            stream(&read, &outputs, &mut written);
+            columns.stream(&inputs, &mut outputs);
             best_stream = best_stream.min(start.elapsed().as_secs_f64());
         }
         scheme.take_metrics();
+        if let (true, Some(Data::U32(state))) =
+            (columns.read.iter().any(|name| name == STATE.name()), inputs.get(STATE.name()))
+        {
+            best -= grouping(state);
+        }
         Ok(Timed { scheme: best, stream: best_stream, tokens: self.tokens })
     }
 }
 
-/// Reads the inputs once and writes the outputs once.
-fn stream(read: &[&Data], source: &Table, written: &mut Table) {
-    for data in read {
-        match data {
-            Data::F32(x) => {
-                black_box(x.iter().fold(0_u32, |sum, x| sum.wrapping_add(x.to_bits())));
+/// The columns that a hook reads and writes.
+struct Columns {
+    read: Vec<String>,
+    written: Vec<String>,
+    /// What is written is read first.
+    in_place: bool,
+}
+
+impl Columns {
+    /// Finds them by calling the hook. It reads a column that its scheme names if something else comes out without the
+    /// column, or with other numbers in it; it writes what it changes.
+    fn of(scheme: &mut Scheme, hook: Hook, case: &Case) -> Result<Self, String> {
+        let (mut inputs, before) = case.tables(scheme, hook);
+        let found = outcome(scheme, hook, &inputs, &before)?;
+        let named: Vec<String> = inputs.names().filter(|name| scheme.reads(name)).map(str::to_owned).collect();
+        let mut read = Vec::new();
+        for name in named.into_iter().filter(|name| before.get(name).is_none()) {
+            let data = inputs.remove(&name).unwrap();
+            let mut differs = outcome(scheme, hook, &inputs, &before).as_ref() != Ok(&found);
+            if let (false, Data::F32(numbers)) = (differs, &data) {
+                inputs.set(name.clone(), numbers.iter().map(|number| number - 0.25).collect::<Vec<f32>>());
+                differs = outcome(scheme, hook, &inputs, &before).as_ref() != Ok(&found);
             }
-            Data::F64(x) => {
-                black_box(x.iter().fold(0_u64, |sum, x| sum.wrapping_add(x.to_bits())));
+            inputs.set(name.clone(), data);
+            if differs {
+                read.push(name);
             }
-            Data::U8(x) => {
-                black_box(x.iter().fold(0_u8, |sum, x| sum.wrapping_add(*x)));
-            }
-            Data::U32(x) => {
-                black_box(x.iter().fold(0_u32, |sum, x| sum.wrapping_add(*x)));
-            }
-            Data::U64(x) => {
-                black_box(x.iter().fold(0_u64, |sum, x| sum.wrapping_add(*x)));
-            }
-            Data::Bool(x) => {
-                black_box(x.iter().filter(|x| **x).count());
+        }
+        let written = before.iter().filter(|(name, data)| found.0.get(name) != Some(data));
+        let written = written.map(|(name, _)| name.to_owned()).collect();
+        Ok(Self { read, written, in_place: matches!(hook, Hook::Shape | Hook::Weigh | Hook::Refresh) })
+    }
+
+    /// Puts back what a hook changes in place, so that every call does the same.
+    fn restore(&self, before: &Table, outputs: &mut Table) {
+        for name in self.written.iter().filter(|_| self.in_place) {
+            if let (Some(Data::F32(from)), Some(Data::F32(to))) = (before.get(name), outputs.get_mut(name)) {
+                to.copy_from_slice(from);
             }
         }
     }
-    for (name, data) in source.iter() {
-        if let (Data::F32(from), Some(Data::F32(to))) = (data, written.get_mut(name)) {
-            to.copy_from_slice(from);
-            black_box(to.as_slice());
+
+    /// Reads what is read once, and writes what is written once.
+    fn stream(&self, inputs: &Table, outputs: &mut Table) {
+        for data in self.read.iter().filter_map(|name| inputs.get(name)) {
+            black_box(math::run(ReadOnce(data)));
+        }
+        for name in &self.written {
+            if let Some(Data::F32(column)) = outputs.get_mut(name) {
+                math::run(WriteOnce { column, in_place: self.in_place, number: black_box(1.0) });
+            }
+        }
+    }
+}
+
+/// Seconds of sorting the steps of each group by state.
+fn grouping(state: &[u32]) -> f64 {
+    let mut best = f64::INFINITY;
+    let mut keys: Vec<u64> = Vec::new();
+    for _ in 0..200 {
+        let start = Instant::now();
+        for states in state.chunks(GROUP_SIZE * STEPS) {
+            keys.clear();
+            keys.extend(states.iter().zip(0..).map(|(state, step): (_, u64)| u64::from(*state) << 32 | step));
+            keys.sort_unstable();
+            black_box(&keys);
+        }
+        best = best.min(start.elapsed().as_secs_f64());
+    }
+    best
+}
+
+/// The outputs and metrics of a call.
+fn outcome(
+    scheme: &mut Scheme,
+    hook: Hook,
+    inputs: &Table,
+    before: &Table,
+) -> Result<(Table, Vec<(String, f64)>), String> {
+    let (mut raw, mut outputs) = (Vec::new(), before.clone());
+    inputs.raw(&mut raw);
+    let result = scheme.call(hook, &raw, &mut outputs.raw_mut()).map_err(|error| error.to_string());
+    let metrics = scheme.take_metrics();
+    result.map(|_| (outputs, metrics))
+}
+
+/// Looks at every element.
+struct ReadOnce<'a>(&'a Data);
+
+impl Kernel for ReadOnce<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run(self) -> u64 {
+        match self.0 {
+            Data::F32(x) => x.iter().fold(0_u32, |sum, x| sum.wrapping_add(x.to_bits())).into(),
+            Data::F64(x) => x.iter().fold(0, |sum, x| sum ^ x.to_bits()),
+            Data::U8(x) => x.iter().fold(0_u8, |sum, x| sum.wrapping_add(*x)).into(),
+            Data::U32(x) => x.iter().fold(0_u32, |sum, x| sum.wrapping_add(*x)).into(),
+            Data::U64(x) => x.iter().fold(0, |sum, x| sum ^ x),
+            Data::Bool(x) => x.iter().map(|x| u64::from(*x)).sum(),
+        }
+    }
+}
+
+/// Writes every element; where that is in place, it is read first.
+struct WriteOnce<'a> {
+    column: &'a mut [f32],
+    in_place: bool,
+    number: f32,
+}
+
+impl Kernel for WriteOnce<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        let Self { column, in_place, number } = self;
+        if in_place {
+            column.iter_mut().for_each(|x| *x *= number);
+        } else {
+            column.fill(number);
         }
     }
 }

@@ -115,9 +115,9 @@
 mod weights;
 
 use accredit_plugin_api::{math, prelude::*};
-use accredit_steps::whiten::Moments;
+use accredit_steps::whiten::{Halves, Moments, inverse};
 
-use crate::weights::{Level, Mean, Weights};
+use crate::weights::{Level, Weights};
 
 choices! {
     /// What tells the tokens that the model is sure of from the others.
@@ -210,9 +210,7 @@ impl Scheme for ActFocus {
         let format = params.format_weight.unwrap_or(alpha);
         let weight = &mut *credit.weight;
         let (alpha_f32, beta, format) = (alpha as f32, params.beta as f32, format as f32);
-        // A deviation as small as that belongs to differences that are none in 32 bits.
-        let inverse = (1.0 / sigma).min(f64::from(f32::MAX)) as f32;
-        let level = Level { mean: Mean::from(mean), inverse, beta, alpha: alpha_f32, format };
+        let level = Level { mean: Halves::from(mean), inverse: inverse(sigma), beta, alpha: alpha_f32, format };
         let sums = math::run(Weights { kind, signal, level, weight });
         let [name_of_mean, name_of_sigma] = match params.signal {
             Signal::Energy => ["energy_mean", "energy_sigma"],
@@ -223,9 +221,9 @@ impl Scheme for ActFocus {
         host.metric(name_of_mean, mean);
         host.metric(name_of_sigma, sigma);
         if sums.actions > 0 {
-            host.metric("weight_action", sums.action_weight / sums.actions as f64);
+            host.metric("weight_action", sums.raised.total() / sums.actions as f64);
         }
-        if sums.thinks > 0 {
+        if sums.thinks {
             host.metric("weight_think", alpha);
         }
         Ok(())

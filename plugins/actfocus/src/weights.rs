@@ -2,11 +2,12 @@
 
 use accredit_plugin_api::{
     ACTION, THINK,
-    math::{self, Kernel},
+    math::{self, Kernel, SumF32},
 };
+use accredit_steps::whiten::Halves;
 
 /// Tokens of a block: few, so that many blocks have no action token and need no sigmoid.
-const BLOCK: usize = 32;
+const BLOCK: usize = 64;
 
 /// Multiplies weights in place.
 pub struct Weights<'a> {
@@ -24,7 +25,7 @@ pub struct Weights<'a> {
 #[derive(Clone, Copy)]
 pub struct Level {
     /// The signal's mean over action tokens.
-    pub mean: Mean,
+    pub mean: Halves,
     /// 1 by its deviation over them.
     pub inverse: f32,
     /// How far the weight of an action token can rise above 1.
@@ -35,31 +36,14 @@ pub struct Level {
     pub format: f32,
 }
 
-/// A number in two of 32 bits: a difference from the first is exact where it matters, and the second is what the first lost
-/// by rounding.
-#[derive(Clone, Copy)]
-pub struct Mean {
-    high: f32,
-    low: f32,
-}
-
-impl From<f64> for Mean {
-    fn from(mean: f64) -> Self {
-        let high = mean as f32;
-        Self { high, low: (mean - f64::from(high)) as f32 }
-    }
-}
-
 impl Level {
     /// Multiplies the weights of a block.
     #[inline(always)]
     fn block(&self, kind: &[u8], signal: &[f32], weight: &mut [f32], sums: &mut Sums) {
         let Self { mean, inverse, beta, alpha, format } = *self;
-        let of_kind = |wanted: u8| u64::from(kind.iter().map(|kind| u8::from(*kind == wanted)).sum::<u8>());
-        let actions = of_kind(ACTION);
-        sums.actions += actions;
-        sums.thinks += of_kind(THINK);
-        if actions == 0 {
+        let any = |wanted: u8| kind.iter().fold(false, |any, kind| any | (*kind == wanted));
+        sums.thinks |= any(THINK);
+        if !any(ACTION) {
             for (weight, kind) in weight.iter_mut().zip(kind) {
                 *weight *= if *kind == THINK { alpha } else { format };
             }
@@ -69,15 +53,18 @@ impl Level {
         let mut raised = [0.0; BLOCK];
         let (kind, signal, raised) = (&kind[..count], &signal[..count], &mut raised[..count]);
         for i in 0..count {
-            let deviations = ((signal[i] - mean.high) - mean.low) * inverse;
+            let deviations = mean.taken_off(signal[i]) * inverse;
             raised[i] = 1.0 + beta * math::sigmoid_f32(deviations);
         }
+        let mut actions = 0;
         for i in 0..count {
             let lowered = if kind[i] == THINK { alpha } else { format };
             weight[i] *= if kind[i] == ACTION { raised[i] } else { lowered };
             raised[i] = if kind[i] == ACTION { raised[i] } else { 0.0 };
+            actions += u32::from(kind[i] == ACTION);
         }
-        sums.action_weight += math::sum_f32(raised);
+        sums.actions += u64::from(actions);
+        sums.raised.add(raised);
     }
 }
 
@@ -87,9 +74,9 @@ pub struct Sums {
     /// Action tokens.
     pub actions: u64,
     /// The factors that they got.
-    pub action_weight: f64,
-    /// Think tokens.
-    pub thinks: u64,
+    pub raised: SumF32,
+    /// Whether there are think tokens.
+    pub thinks: bool,
 }
 
 impl Kernel for Weights<'_> {

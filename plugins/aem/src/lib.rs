@@ -97,12 +97,16 @@
 //! ```
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![expect(clippy::inline_always, reason = "what a loop calls must become a part of it to be vectorised")]
 
 mod correlation;
 
 use std::ops::Range;
 
-use accredit_plugin_api::{math, prelude::*};
+use accredit_plugin_api::{
+    math::{self, Kernel},
+    prelude::*,
+};
 use accredit_steps::Responses;
 
 choices! {
@@ -138,6 +142,8 @@ pub struct Aem {
     params: Params,
     /// Mean entropy of each step's response; 0 where there is none.
     entropy: Vec<f64>,
+    /// Mean log-probability of each step's response.
+    logprob: Vec<f64>,
     /// Coefficient of each step.
     coefficient: Vec<f64>,
     scores: Scores,
@@ -151,7 +157,14 @@ impl Scheme for Aem {
     const ABOUT: &'static str = "Scales each response's advantage by its entropy among those of its group.";
 
     fn new(params: Params, _host: Host) -> Result<Self> {
-        Ok(Self { params, entropy: Vec::new(), coefficient: Vec::new(), scores: Scores::default(), pairs: Vec::new() })
+        Ok(Self {
+            params,
+            entropy: Vec::new(),
+            logprob: Vec::new(),
+            coefficient: Vec::new(),
+            scores: Scores::default(),
+            pairs: Vec::new(),
+        })
     }
 
     fn needs(&self) -> Needs {
@@ -161,8 +174,7 @@ impl Scheme for Aem {
     fn weigh(&mut self, batch: &Batch<'_>, credit: &mut Credit<'_>, context: &Context) -> Result<()> {
         let entropy = batch.get(ENTROPY)?;
         let responses = Responses::of(batch)?;
-        self.entropy.clear();
-        self.entropy.extend(batch.steps().map(|step| mean(&entropy[step.tokens()])));
+        means(batch, entropy, &mut self.entropy);
         self.coefficient.clear();
         self.coefficient.resize(self.entropy.len(), 1.0);
         let over = self.params.over;
@@ -176,13 +188,7 @@ impl Scheme for Aem {
             Over::Trajectory => batch.trajectories().for_each(|trajectory| calibrate(trajectory.step_range())),
             Over::Batch => calibrate(0..batch.steps().len()),
         }
-        for step in batch.steps() {
-            // In 32 bits, as the columns are: a step of 64 bits in between would cost more than the rest of the hook.
-            let coefficient = self.coefficient[step.index()] as f32;
-            for advantage in &mut credit.advantage[step.tokens()] {
-                *advantage *= coefficient;
-            }
-        }
+        math::run(Scale { batch, coefficient: &self.coefficient, advantage: credit.advantage });
         let host = &context.host;
         host.metric("groups", f64::from(groups));
         host.metric("groups_below_range", f64::from(below_range));
@@ -234,20 +240,61 @@ impl Aem {
         let Some(logprob) = batch.get_optional(OLD_LOGPROB) else {
             return;
         };
+        let mut logprobs = std::mem::take(&mut self.logprob);
+        means(batch, logprob, &mut logprobs);
         self.pairs.clear();
         self.pairs.extend(of_responses().map(|step| {
-            let relative_surprisal = -mean(&logprob[step.tokens()]) - self.entropy[step.index()];
+            let relative_surprisal = -logprobs[step.index()] - self.entropy[step.index()];
             (self.coefficient[step.index()], relative_surprisal)
         }));
+        self.logprob = logprobs;
         if let Some(correlation) = correlation::pearson(&self.pairs) {
             host.metric("coefficient_surprisal_correlation", correlation);
         }
     }
 }
 
-/// The mean; 0 of nothing.
-fn mean(values: &[f32]) -> f64 {
-    math::sum_f32(values) / values.len().max(1) as f64
+/// The mean over each step's tokens; 0 of none.
+fn means(batch: &Batch<'_>, column: &[f32], out: &mut Vec<f64>) {
+    struct Means<'a> {
+        batch: &'a Batch<'a>,
+        column: &'a [f32],
+        out: &'a mut Vec<f64>,
+    }
+    impl Kernel for Means<'_> {
+        type Output = ();
+        #[inline(always)]
+        fn run(self) {
+            self.out.clear();
+            for step in self.batch.steps() {
+                let values = &self.column[step.tokens()];
+                self.out.push(math::sum_f32(values) / values.len().max(1) as f64);
+            }
+        }
+    }
+    math::run(Means { batch, column, out });
+}
+
+/// Multiplies the advantages of each step by its coefficient. In 32 bits, as the columns are: a step of 64 bits in between
+/// would cost more than the rest of the hook.
+struct Scale<'a> {
+    batch: &'a Batch<'a>,
+    coefficient: &'a [f64],
+    advantage: &'a mut [f32],
+}
+
+impl Kernel for Scale<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for step in self.batch.steps() {
+            let coefficient = self.coefficient[step.index()] as f32;
+            for advantage in &mut self.advantage[step.tokens()] {
+                *advantage *= coefficient;
+            }
+        }
+    }
 }
 
 export_plugin!(Aem);

@@ -103,7 +103,7 @@ impl Mode {
 }
 
 /// Tokens that are worked on together: their numbers stay in the nearest cache from one loop to the next.
-pub const BLOCK: usize = 128;
+pub const BLOCK: usize = 512;
 
 /// The blocks of runs, each with its share.
 pub fn blocks(runs: &[Run]) -> impl Iterator<Item = (Range<usize>, f64)> + '_ {

@@ -1,12 +1,12 @@
 //! The policy's term: a surrogate of every token, times its weight and share.
 
 use accredit_plugin_api::{
-    math::{self, Kernel},
+    math::{self, Kernel, SumF32},
     prelude::*,
 };
 
 use crate::{
-    aggregate::{self, BLOCK},
+    aggregate::BLOCK,
     ratio::{LogRatioClamp, Piece},
     surrogate::{Surrogate, Token},
 };
@@ -85,7 +85,7 @@ pub struct Policy<'a, S> {
     pub clamp: LogRatioClamp,
     /// The tokens.
     pub columns: Columns<'a>,
-    /// The tokens' shares, and the log-ratios of their steps or rows.
+    /// The tokens' shares, and the log-ratios of their steps or rows: pieces of all tokens, in order.
     pub pieces: &'a [Piece],
     /// Where the derivatives go.
     pub slopes: &'a mut [f32],
@@ -96,65 +96,72 @@ impl<S: Surrogate> Kernel for Policy<'_, S> {
 
     #[inline(always)]
     fn run(self) -> Sums {
+        let Self { surrogate, clamp, columns, pieces, slopes } = self;
         let mut scratch = Scratch::default();
         let mut sums = Sums::default();
-        let blocks =
-            self.pieces.iter().flat_map(|piece| aggregate::cut(&piece.tokens).map(move |tokens| (tokens, piece)));
-        for (tokens, piece) in blocks {
-            let share = piece.share as f32;
-            let columns = self.columns;
-            let slopes = &mut self.slopes[tokens.clone()];
-            let count = slopes.len();
+        let (mut losses, mut moves) = (SumF32::default(), SumF32::default());
+        let mut pieces = pieces.iter().filter(|piece| !piece.tokens.is_empty()).peekable();
+        for (block, slopes) in slopes.chunks_mut(BLOCK).enumerate() {
             // One length for all, which the compiler then need not check again in the loops.
-            let (new, old) = (&columns.new[tokens.clone()][..count], &columns.old[tokens.clone()][..count]);
-            let advantage = &columns.advantage[tokens.clone()][..count];
-            let weight = &columns.weight[tokens.clone()][..count];
-            let Scratch { moved, log_ratio, ratio, correction, loss } = &mut scratch;
+            let (start, count) = (block * BLOCK, slopes.len());
+            let (new, old) = (&columns.new[start..][..count], &columns.old[start..][..count]);
+            let (advantage, weight) = (&columns.advantage[start..][..count], &columns.weight[start..][..count]);
+            let Scratch { moved, log_ratio, ratio, share, correction, loss } = &mut scratch;
             let (moved, log_ratio, ratio) = (&mut moved[..count], &mut log_ratio[..count], &mut ratio[..count]);
-            let (correction, loss) = (&mut correction[..count], &mut loss[..count]);
+            let (share, correction, loss) = (&mut share[..count], &mut correction[..count], &mut loss[..count]);
 
             for i in 0..count {
                 let difference = new[i] - old[i];
                 moved[i] = if weight[i] == 0.0 { 0.0 } else { difference };
                 log_ratio[i] = difference;
             }
-            match piece.log_ratio.map(|shared| shared as f32) {
-                Some(shared) => {
-                    log_ratio.fill(shared);
-                    ratio.fill(math::exp_f32(self.clamp.cut(shared)));
+            // What a piece has in common is written out, so that the loops run over whole blocks however short pieces are.
+            let mut own_ratios = true;
+            while let Some(piece) = pieces.peek() {
+                let from = piece.tokens.start.max(start) - start;
+                let to = (piece.tokens.end - start).min(count);
+                share[from..to].fill(piece.share as f32);
+                if let Some(shared) = piece.log_ratio.map(|shared| shared as f32) {
+                    own_ratios = false;
+                    log_ratio[from..to].fill(shared);
+                    ratio[from..to].fill(math::exp_f32(clamp.cut(shared)));
                 }
-                None if S::RATIO => {
-                    for i in 0..count {
-                        ratio[i] = math::exp_f32(self.clamp.cut(log_ratio[i]));
-                    }
+                if piece.tokens.end > start + count {
+                    break;
                 }
-                None => {}
+                pieces.next();
+            }
+            if own_ratios && S::RATIO {
+                for i in 0..count {
+                    ratio[i] = math::exp_f32(clamp.cut(log_ratio[i]));
+                }
             }
             if let Some(given) = columns.correction {
-                for (correction, given) in correction.iter_mut().zip(&given[tokens.clone()]) {
+                for (correction, given) in correction.iter_mut().zip(&given[start..][..count]) {
                     *correction = *given as f32;
                 }
             }
             let mut flags = 0;
             for i in 0..count {
-                let point = self.surrogate.at(Token {
+                let point = surrogate.at(Token {
                     new: new[i],
                     advantage: advantage[i],
                     log_ratio: log_ratio[i],
                     ratio: ratio[i],
-                    passes: self.clamp.passes(log_ratio[i]),
+                    passes: clamp.passes(log_ratio[i]),
                 });
                 // What has no weight has no part, whatever its numbers are.
                 let has = weight[i] != 0.0;
-                let factor = weight[i] * share * correction[i];
+                let factor = weight[i] * share[i] * correction[i];
                 loss[i] = if has { factor * point.loss } else { 0.0 };
                 slopes[i] = if has { factor * point.slope } else { 0.0 };
                 flags += Flags::of(has, point.clipped, point.clipped_lower);
             }
-            sums.loss += math::sum_f32(loss);
+            losses.add(loss);
             sums.add_flags(flags);
-            sums.moved += math::sum_f32(moved);
+            moves.add(moved);
         }
+        (sums.loss, sums.moved) = (losses.total(), moves.total());
         sums
     }
 }
@@ -164,6 +171,7 @@ struct Scratch {
     moved: [f32; BLOCK],
     log_ratio: [f32; BLOCK],
     ratio: [f32; BLOCK],
+    share: [f32; BLOCK],
     correction: [f32; BLOCK],
     loss: [f32; BLOCK],
 }
@@ -171,7 +179,7 @@ struct Scratch {
 impl Default for Scratch {
     fn default() -> Self {
         let ones = [1.0; BLOCK];
-        Self { moved: ones, log_ratio: ones, ratio: ones, correction: ones, loss: ones }
+        Self { moved: ones, log_ratio: ones, ratio: ones, share: ones, correction: ones, loss: ones }
     }
 }
 

@@ -4,6 +4,7 @@ use accredit_plugin_api::math::Kernel;
 use accredit_steps::{
     recursion::{BLOCK, Recursion},
     to_go::{Block, ToGo},
+    whiten::Halves,
 };
 
 /// A response; every slice has one element for each of its tokens.
@@ -61,8 +62,9 @@ impl Kernel for FromReturns<'_> {
                 Block::Equal(number) => {
                     targets.fill(number as f32);
                     runs.push((number as f32, targets.len() as u32));
+                    let number = Halves::from(number);
                     for (advantage, value) in advantages.iter_mut().zip(values) {
-                        *advantage = (number - f64::from(*value)) as f32;
+                        *advantage = number.less(*value);
                     }
                 }
                 Block::Each(numbers) => {

@@ -2,7 +2,7 @@
 
 use accredit_plugin_api::{
     ACTION, Host,
-    math::{self, Kernel},
+    math::{self, Kernel, SumF32},
 };
 
 /// The teacher's and the student's difference is cut here before it is exponentiated, in nats.
@@ -69,6 +69,7 @@ impl Kernel for Scale<'_> {
         let rest = 1.0 - share;
         let above = if positive_only { 0.0 } else { f32::NEG_INFINITY };
         let mut counts = Counts::default();
+        let (mut sum_of_weights, mut sum_of_differences) = (SumF32::default(), SumF32::default());
         let (mut weights, mut differences) = ([0.0; BLOCK], [0.0; BLOCK]);
         // Without kinds every token is one of those that are scaled.
         let mut scaled = [ACTION; BLOCK];
@@ -114,11 +115,12 @@ impl Kernel for Scale<'_> {
             counts.with_teacher += u64::from(flags % Flags::SELECTED);
             counts.selected += u64::from(flags % Flags::CLIPPED / Flags::SELECTED);
             counts.clipped += u64::from(flags / Flags::CLIPPED);
-            counts.weights += math::sum_f32(weights);
-            counts.differences += math::sum_f32(differences);
+            sum_of_weights.add(weights);
+            sum_of_differences.add(differences);
             counts.less_one = counts.less_one.min(less_one);
             counts.greatest = counts.greatest.max(greatest);
         }
+        (counts.weights, counts.differences) = (sum_of_weights.total(), sum_of_differences.total());
         counts
     }
 }

@@ -8,21 +8,23 @@ pub struct Cells {
 }
 
 /// A step in a cell.
+/// One number, so that two of them are compared without a jump: the key, and below it the index of the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Member {
-    key: u64,
-    step: u32,
-}
+pub struct Member(u128);
 
 impl Member {
+    fn new(key: u64, step: u32) -> Self {
+        Self(u128::from(key) << 32 | u128::from(step))
+    }
+
     /// Its key.
     pub fn key(&self) -> u64 {
-        self.key
+        (self.0 >> 32) as u64
     }
 
     /// Its index in the batch.
     pub fn step(&self) -> usize {
-        self.step as usize
+        self.0 as u32 as usize
     }
 }
 
@@ -34,13 +36,13 @@ impl Cells {
 
     /// Adds a step.
     pub fn push(&mut self, key: u64, step: usize) {
-        self.members.push(Member { key, step: step as u32 });
+        self.members.push(Member::new(key, step as u32));
     }
 
     /// Gives every step another key.
     pub fn rename(&mut self, key: impl Fn(&Member) -> u64) {
         for member in &mut self.members {
-            member.key = key(member);
+            *member = Member::new(key(member), member.step() as u32);
         }
     }
 
@@ -57,7 +59,7 @@ impl Cells {
 
     /// The cells as they stand after [`sort`](Self::sort) or [`split`](Self::split).
     pub fn cells(&self) -> impl Iterator<Item = &[Member]> {
-        self.members.chunk_by(|a, b| a.key == b.key)
+        self.members.chunk_by(|a, b| a.key() == b.key())
     }
 
     /// Takes out the steps that `keep` does not want, and splits the cells by a second number. `of` gives the number of a
@@ -68,7 +70,7 @@ impl Cells {
             let [cell, second] = of(member);
             u64::from(cell) << 32 | u64::from(second)
         });
-        for cell in self.members.chunk_by_mut(|a, b| a.key >> 32 == b.key >> 32) {
+        for cell in self.members.chunk_by_mut(|a, b| a.key() >> 32 == b.key() >> 32) {
             cell.sort_unstable();
         }
     }

@@ -1,6 +1,9 @@
 //! Rewards of steps, and their discounted sums.
 
-use accredit_plugin_api::{math, prelude::*};
+use accredit_plugin_api::{
+    math::{self, Kernel},
+    prelude::*,
+};
 
 /// Writes the reward of each step: its own, with what `shape` gave to its tokens.
 pub fn step_rewards(batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {
@@ -9,12 +12,24 @@ pub fn step_rewards(batch: &Batch<'_>, out: &mut Vec<f64>) -> Result<()> {
     out.extend(reward.iter().map(|reward| f64::from(*reward)));
     // Without a scheme that shapes tokens all of these are 0, which is cheaper to see than to sum.
     let token_reward = batch.get_optional(TOKEN_REWARD).unwrap_or_default();
-    if token_reward.iter().fold(0, |bits, reward| bits | reward.to_bits()) != 0 {
+    if !math::run(AllZero(token_reward)) {
         for step in batch.steps() {
-            out[step.index()] += math::sum_f32(&token_reward[step.tokens()]);
+            out[step.index()] += math::sum_f32_all(&token_reward[step.tokens()]);
         }
     }
     Ok(())
+}
+
+/// Whether no number has a bit set.
+struct AllZero<'a>(&'a [f32]);
+
+impl Kernel for AllZero<'_> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run(self) -> bool {
+        self.0.iter().fold(0, |bits, number| bits | number.to_bits()) == 0
+    }
 }
 
 /// Turns the rewards of steps into their returns: `G_t = r_t + gamma G_{t+1}`, and 0 after the last one. A step without a

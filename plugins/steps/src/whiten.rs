@@ -28,18 +28,52 @@ impl Whitening {
             }
             return;
         }
-        let offset = if self.center { spread.mean } else { 0.0 };
+        let offset = Halves::from(if self.center { spread.mean } else { 0.0 });
         let deviation = (spread.deviation(self.ddof).powi(2) + self.eps).sqrt();
-        let factor = if self.scale { 1.0 / deviation } else { 1.0 };
+        let factor = if self.scale { inverse(deviation) } else { 1.0 };
         math::run(Shift { values, offset, factor });
+    }
+}
+
+/// 1 by a deviation. One that is too small for that belongs to differences that are none in 32 bits.
+pub fn inverse(deviation: f64) -> f32 {
+    (1.0 / deviation).min(f64::from(f32::MAX)) as f32
+}
+
+/// A number in two of 32 bits: a difference from the first is exact where the two are close, and the second is what the
+/// first lost by rounding.
+#[derive(Clone, Copy, Debug)]
+pub struct Halves {
+    high: f32,
+    low: f32,
+}
+
+impl From<f64> for Halves {
+    fn from(number: f64) -> Self {
+        let high = number as f32;
+        Self { high, low: (number - f64::from(high)) as f32 }
+    }
+}
+
+impl Halves {
+    /// The number less another one.
+    #[inline(always)]
+    pub fn less(self, number: f32) -> f32 {
+        (self.high - number) + self.low
+    }
+
+    /// What another number has more.
+    #[inline(always)]
+    pub fn taken_off(self, number: f32) -> f32 {
+        (number - self.high) - self.low
     }
 }
 
 /// `(value - offset) * factor` in place.
 struct Shift<'a> {
     values: &'a mut [f32],
-    offset: f64,
-    factor: f64,
+    offset: Halves,
+    factor: f32,
 }
 
 impl Kernel for Shift<'_> {
@@ -48,7 +82,7 @@ impl Kernel for Shift<'_> {
     #[inline(always)]
     fn run(self) {
         for value in self.values {
-            *value = ((f64::from(*value) - self.offset) * self.factor) as f32;
+            *value = self.offset.taken_off(*value) * self.factor;
         }
     }
 }
@@ -214,27 +248,26 @@ impl Kernel for DistancesOfKind<'_> {
     fn run(self) -> Part {
         let Self { values, kinds, kind, first } = self;
         let mut lanes = Lanes::NONE;
-        let mut count = 0;
+        let mut counts = [0; LANES];
         let (chunks, rest) = values.as_chunks::<LANES>();
         let (kind_chunks, rest_kinds) = kinds.as_chunks::<LANES>();
         for (chunk, kinds) in chunks.iter().zip(kind_chunks) {
             // Kinds come in runs, and most chunks have no token of one that is rare.
-            let own: u8 = kinds.iter().map(|own| u8::from(*own == kind)).sum();
-            if own > 0 {
-                count += u32::from(own);
+            if kinds.iter().fold(false, |any, own| any | (*own == kind)) {
                 for (lane, (value, own)) in chunk.iter().zip(kinds).enumerate() {
                     let distance = f64::from(*value) - first;
                     lanes.add(lane, if *own == kind { distance } else { 0.0 });
+                    counts[lane] += u32::from(*own == kind);
                 }
             }
         }
         for (lane, (value, own)) in rest.iter().zip(rest_kinds).enumerate() {
             if *own == kind {
-                count += 1;
+                counts[lane] += 1;
                 lanes.add(lane, f64::from(*value) - first);
             }
         }
-        lanes.part(first, count)
+        lanes.part(first, counts.iter().sum())
     }
 }
 

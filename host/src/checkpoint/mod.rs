@@ -92,9 +92,12 @@ impl Checkpoint {
             bail!("{} holds no checkpoint", checkpoints.display());
         };
         let file = path.join(PROGRESS);
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let progress: Progress =
-            serde_json::from_str(&text).with_context(|| format!("{} is broken", file.display()))?;
+        let text = fs::read_to_string(&file)
+            .with_context(|| format!("cannot read {}", file.display()))
+            .with_context(|| damaged(&path))?;
+        let progress: Progress = serde_json::from_str(&text)
+            .with_context(|| format!("{} is broken", file.display()))
+            .with_context(|| damaged(&path))?;
         if progress.version != VERSION {
             bail!("{}: version {} of a checkpoint, and this program reads {VERSION}", file.display(), progress.version);
         }
@@ -106,6 +109,11 @@ impl Checkpoint {
         self.path.join(UNFINISHED)
     }
 
+    /// What to say of a file in it that cannot be read.
+    pub fn damaged(&self) -> String {
+        damaged(&self.path)
+    }
+
     /// The configuration that it was made with.
     pub fn config(&self) -> PathBuf {
         self.path.join(CONFIG)
@@ -113,9 +121,16 @@ impl Checkpoint {
 
     /// Restores the optimiser and the schemes, and says what became of each scheme's state.
     pub fn restore(&self, optimizer: &mut Optimizer, pipeline: &mut Pipeline) -> Result<Vec<(String, Fate)>> {
-        optimizer.load(&self.path.join(OPTIMIZER))?;
+        optimizer.load(&self.path.join(OPTIMIZER)).with_context(|| self.damaged())?;
         schemes::restore(&self.progress.schemes, pipeline)
     }
+}
+
+fn damaged(checkpoint: &Path) -> String {
+    format!(
+        "a file of the checkpoint in {} is damaged; remove that folder to go on from the one before it",
+        checkpoint.display()
+    )
 }
 
 /// All of a checkpoint but the policy, at one moment.

@@ -137,11 +137,26 @@ pub fn main() -> ExitCode {
             // The reader of a pipe may be gone; there is nobody left to tell.
             let _ = match error.downcast_ref::<ConfigError>() {
                 Some(error) => writeln!(io::stderr(), "{error}"),
-                None => writeln!(io::stderr(), "error: {error:#}{}", hint(&error)),
+                None => writeln!(io::stderr(), "error: {}{}", said_once(&error), hint(&error)),
             };
             ExitCode::from(code)
         }
     }
+}
+
+/// An error and its causes, but for those that the error before them has said already.
+fn said_once(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.ends_with(&cause) {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push_str(": ");
+        }
+        text.push_str(&cause);
+    }
+    text
 }
 
 /// What to do about an error, on lines of its own.
@@ -222,6 +237,13 @@ mod tests {
             assert!(hint(&error).contains("`update.micro_batch_tokens`"), "{error:#}");
         }
         assert_eq!(hint(&anyhow::Error::from(accredit_torch::Error::Frozen)), "");
+    }
+
+    #[test]
+    fn a_cause_that_an_error_ends_with_is_not_said_again() {
+        let error =
+            anyhow::anyhow!("no such file").context("config.json: no such file").context("cannot read the model");
+        assert_eq!(said_once(&error), "cannot read the model: config.json: no such file");
     }
 
     #[test]

@@ -257,7 +257,7 @@ mod tests {
         assert!(refused.starts_with("`rollout.chat_template_kwargs.enable_thinking`: the chat template"), "{refused}");
         let thinking = "{% if enable_thinking is false %}<think></think>{% endif %}";
         std::fs::write(folder.path().join(CHAT_TEMPLATE_FILE), format!("{CHATML}{thinking}")).unwrap();
-        let tokenizer = Tokenizer::load(folder.path()).unwrap();
+        let tokenizer = Tokenizer::load(folder.path(), 1 << 20).unwrap();
         let prompter = Prompter::new(&config, &tokenizer.chat, "").unwrap();
         for responses in [0, 1] {
             let ids = prompter.context(&tokenizer, "P_G", responses, None).unwrap();

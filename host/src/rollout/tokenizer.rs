@@ -46,6 +46,18 @@ pub enum TokenizerError {
         /// The model folder.
         folder: PathBuf,
     },
+    /// An id that the model has no row for.
+    #[error("{}: {what} has the id {id}, but the model has {rows} ids: `vocab_size` in config.json", path.display())]
+    OutsideVocabulary {
+        /// The file that names the id.
+        path: PathBuf,
+        /// What has it.
+        what: String,
+        /// The id.
+        id: u32,
+        /// The model's ids.
+        rows: usize,
+    },
     /// The chat template does not work.
     #[error(transparent)]
     Chat(#[from] ChatError),
@@ -85,17 +97,31 @@ impl std::fmt::Debug for Tokenizer {
 }
 
 impl Tokenizer {
-    /// Reads the tokenizer of a model folder.
-    pub fn load(folder: &Path) -> Result<Self, TokenizerError> {
+    /// Reads the tokenizer of a model folder, for a model with `rows` ids. Errors: a file that is missing or broken, ids
+    /// that the model does not have, text that it loses, and what the variants of [`TokenizerError`] say.
+    pub fn load(folder: &Path, rows: usize) -> Result<Self, TokenizerError> {
         // Threads are the host's business.
         tokenizers::utils::parallelism::set_parallelism(false);
         let path = folder.join("tokenizer.json");
         let inner = HuggingFace::from_file(&path)
             .map_err(|error| TokenizerError::File { path: path.clone(), message: error.to_string() })?;
         let config = read_json(&folder.join("tokenizer_config.json"))?.unwrap_or_default();
-        let generation = read_json(&folder.join("generation_config.json"))?.unwrap_or_default();
+        let generation_path = folder.join("generation_config.json");
+        let generation = read_json(&generation_path)?.unwrap_or_default();
         let chat = ChatTemplate::load(folder, &config)?;
-        let mut stop = ids(&generation["eos_token_id"]);
+        let vocabulary = inner.get_vocab(true);
+        if let Some((token, id)) = vocabulary.iter().max_by_key(|(_, id)| **id).filter(|(_, id)| **id as usize >= rows)
+        {
+            return Err(TokenizerError::OutsideVocabulary { path, what: format!("{token:?}"), id: *id, rows });
+        }
+        let mut stop = ids(&generation["eos_token_id"]).ok_or_else(|| TokenizerError::File {
+            path: generation_path.clone(),
+            message: format!("`eos_token_id`: {} is not a token id or a list of them", generation["eos_token_id"]),
+        })?;
+        if let Some(id) = stop.iter().copied().find(|id| *id as usize >= rows) {
+            let what = "an `eos_token_id`".to_owned();
+            return Err(TokenizerError::OutsideVocabulary { path: generation_path, what, id, rows });
+        }
         let named = config["eos_token"].as_str().or(config["eos_token"]["content"].as_str());
         if let Some(id) = named.and_then(|token| inner.token_to_id(token)).filter(|id| !stop.contains(id)) {
             stop.push(id);
@@ -103,7 +129,23 @@ impl Tokenizer {
         if stop.is_empty() {
             return Err(TokenizerError::NoStop { folder: folder.to_owned() });
         }
-        Self::new(inner, chat, stop).ok_or(TokenizerError::NotByteLevel { path })
+        let tokenizer =
+            Self::new(inner, chat, stop).ok_or_else(|| TokenizerError::NotByteLevel { path: path.clone() })?;
+        tokenizer.keeps_text().map_err(|message| TokenizerError::File { path, message })?;
+        Ok(tokenizer)
+    }
+
+    /// A vocabulary without tokens for some bytes drops what it cannot say, silently.
+    fn keeps_text(&self) -> Result<(), String> {
+        let text: String = ('!'..='~').chain([' ', '\n', '0']).collect();
+        let ids = self.encode_plain(&text).map_err(|error| error.to_string())?;
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| self.bytes(*id)).copied().collect();
+        // Some put a space before a text.
+        if bytes.ends_with(text.as_bytes()) {
+            return Ok(());
+        }
+        let lost: String = text.chars().filter(|character| !bytes.contains(&(*character as u8))).collect();
+        Err(format!("plain text does not come back from its ids as it was; it has no tokens for {lost:?}"))
     }
 
     fn new(inner: HuggingFace, chat: ChatTemplate, stop: Vec<u32>) -> Option<Self> {
@@ -172,7 +214,8 @@ impl Tokenizer {
         let id = |token| inner.token_to_id(token).unwrap_or(0);
         let generation = serde_json::json!({ "eos_token_id": [id(END)], "pad_token_id": id(PAD) });
         write(&folder.join("generation_config.json"), &format!("{generation:#}\n"))?;
-        Self::load(folder)
+        let rows = inner.get_vocab_size(true);
+        Self::load(folder, rows)
     }
 
     /// Number of ids.
@@ -253,11 +296,13 @@ fn read_json(path: &Path) -> Result<Option<Value>, TokenizerError> {
     }
 }
 
-fn ids(value: &Value) -> Vec<u32> {
+/// One id or several; none at all where it says nothing. None if it says anything else.
+fn ids(value: &Value) -> Option<Vec<u32>> {
     let id = |value: &Value| value.as_u64().and_then(|id| u32::try_from(id).ok());
     match value {
-        Value::Array(list) => list.iter().filter_map(id).collect(),
-        other => id(other).into_iter().collect(),
+        Value::Null => Some(Vec::new()),
+        Value::Array(list) => list.iter().map(id).collect(),
+        other => Some(vec![id(other)?]),
     }
 }
 
@@ -342,12 +387,43 @@ mod tests {
     }
 
     #[test]
+    fn ids_outside_the_model_and_texts_that_get_lost_are_refused() {
+        let (folder, tokenizer) = made();
+        let rows = tokenizer.vocabulary();
+        let error = |rows: usize| Tokenizer::load(folder.path(), rows).unwrap_err().to_string();
+        assert!(error(rows - 1).contains(&format!("has the id {}, but the model has {} ids", rows - 1, rows - 1)));
+        let generation = folder.path().join("generation_config.json");
+        for (ids, expected) in [
+            ("[\"2\"]", "`eos_token_id`: [\"2\"] is not a token id or a list of them"),
+            ("-5", "`eos_token_id`: -5 is not"),
+            ("2.5", "`eos_token_id`: 2.5 is not"),
+            ("[2, 99999]", "an `eos_token_id` has the id 99999, but the model has"),
+        ] {
+            std::fs::write(&generation, format!("{{\"eos_token_id\": {ids}}}")).unwrap();
+            assert!(error(rows).contains(expected), "{}", error(rows));
+        }
+        for (ids, stop) in [("[2, 7]", vec![2, 7]), ("null", vec![2]), ("[]", vec![2]), ("2", vec![2])] {
+            std::fs::write(&generation, format!("{{\"eos_token_id\": {ids}}}")).unwrap();
+            assert_eq!(Tokenizer::load(folder.path(), rows).unwrap().stop(), stop);
+        }
+        let path = folder.path().join("tokenizer.json");
+        let mut json: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let vocabulary = json["model"]["vocab"].as_object_mut().unwrap();
+        vocabulary.remove("q");
+        std::fs::write(&path, json.to_string()).unwrap();
+        assert!(error(rows).ends_with("it has no tokens for \"q\""), "{}", error(rows));
+        json["model"]["vocab"]["q"] = 4_000_000_000_u32.into();
+        std::fs::write(&path, json.to_string()).unwrap();
+        assert!(error(rows).contains("tokenizer.json: \"q\" has the id 4000000000, but the model has"));
+    }
+
+    #[test]
     fn a_folder_without_a_tokenizer_or_an_end_is_refused() {
         let folder = tempfile::tempdir().unwrap();
-        assert!(matches!(Tokenizer::load(folder.path()), Err(TokenizerError::File { .. })));
+        assert!(matches!(Tokenizer::load(folder.path(), 1 << 20), Err(TokenizerError::File { .. })));
         let (made, _) = made();
         std::fs::remove_file(made.path().join("generation_config.json")).unwrap();
         std::fs::write(made.path().join("tokenizer_config.json"), "{}").unwrap();
-        assert!(matches!(Tokenizer::load(made.path()), Err(TokenizerError::NoStop { .. })));
+        assert!(matches!(Tokenizer::load(made.path(), 1 << 20), Err(TokenizerError::NoStop { .. })));
     }
 }

@@ -262,7 +262,10 @@ impl Run {
         let name = options.name.clone().or_else(|| config.run.name.clone());
         let name = name.unwrap_or_else(|| jiff::Timestamp::now().strftime("%Y-%m-%d_%H-%M-%S").to_string());
         let existing = match &config.model.path {
-            Some(path) => Some((Tokenizer::load(&policy::tokenizer_folder(path)?)?, Model::load(path, Device::CPU)?)),
+            Some(path) => {
+                let model = Model::load(path, Device::CPU)?;
+                Some((tokenizer_of(&policy::tokenizer_folder(path)?, &model)?, model))
+            }
             None => None,
         };
         let form = Form::of(&config, device, config.model.path.as_deref())?;
@@ -383,16 +386,11 @@ impl Run {
         if config.iterations < iteration {
             bail!("the run has done {iteration} iterations already, and `iterations` is {}", config.iterations);
         }
-        let tokenizer = Tokenizer::load(&checkpoint.model())?;
-        let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
-        let damaged = || {
-            format!(
-                "a file of the checkpoint in {} is damaged; remove that folder to go on from the one before it",
-                checkpoint.model().parent().unwrap_or(path).display()
-            )
-        };
-        let (form, base) = (Form::of(&config, device, Some(&checkpoint.model()))?, folder.base());
+        let damaged = || checkpoint.damaged();
+        let (form, base) = (Form::of(&config, device, Some(&checkpoint.model())).with_context(damaged)?, folder.base());
         let policy = Model::load_over(&checkpoint.model(), Some(&base), Device::CPU).with_context(damaged)?;
+        let tokenizer = tokenizer_of(&checkpoint.model(), &policy).with_context(damaged)?;
+        let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
         let policy = form.to_train(policy, &std::path::absolute(&base)?)?;
         let reference = if signals.reference() {
             let model = policy
@@ -418,7 +416,7 @@ impl Run {
             .critic
             .then(|| Learner::load(&checkpoint.critic(), &policy, &config.critic, updates.critic))
             .transpose()?;
-        let teachers = Teachers::load(&checkpoint.teachers(), &policy)?;
+        let teachers = Teachers::load(&checkpoint.teachers(), &policy).with_context(damaged)?;
         let evaluation = setting.of_evaluation(&loaded)?;
         let tasks = tasks(&loaded, &setting, evaluation.as_ref(), held_out_count(&config))?;
         let evaluator = evaluation.map(|evaluation| collector(&config, &evaluation)).transpose()?;
@@ -534,6 +532,11 @@ fn warm(
     Ok(())
 }
 
+/// The tokenizer in a folder, for a model.
+fn tokenizer_of(folder: &Path, model: &Model) -> Result<Tokenizer> {
+    Ok(Tokenizer::load(folder, model.config().shape().vocab_size)?)
+}
+
 /// Evaluates a model on the held-out tasks of a configuration.
 pub fn evaluate_model(loaded: &Loaded, model: &Path) -> Result<Metrics> {
     let config = &loaded.config;
@@ -542,8 +545,8 @@ pub fn evaluate_model(loaded: &Loaded, model: &Path) -> Result<Metrics> {
     if !model.join("config.json").is_file() && model.join("model").is_dir() {
         bail!("{} is a checkpoint; its model is in {}", model.display(), model.join("model").display());
     }
-    let tokenizer = Tokenizer::load(&policy::tokenizer_folder(model)?)?;
     let policy = Form::of(config, device, Some(model))?.frozen(Model::load(model, Device::CPU)?)?;
+    let tokenizer = tokenizer_of(&policy::tokenizer_folder(model)?, &policy)?;
     let prompter = Prompter::new(&config.rollout, &tokenizer.chat, &setting.make()?.instructions())?;
     let evaluation = setting.of_evaluation(loaded)?;
     let played = evaluation.as_ref().unwrap_or(&setting);

@@ -32,6 +32,12 @@ pub fn rollout(metrics: &mut Metrics, played: &Played) {
     metrics.put(names::EPISODES, episodes.len() as f64);
     metrics.put(names::SAMPLED_TOKENS, played.sampled_tokens as f64);
     metrics.put(names::OVERLONG_ENDED, played.overlong.ended as f64);
+    if played.sampled_tokens == 0 && played.overlong.ended > 0 {
+        tracing::warn!(
+            "no prompt left room for a response: `max_position_embeddings` of the model, or `rollout.max_context`, is too \
+             small for the environment's texts"
+        );
+    }
     metrics.put(names::OVERLONG_SHORTENED, played.overlong.shortened as f64);
     metrics.put(names::OVERLONG_DROPPED_TURNS, played.overlong.dropped_turns as f64);
     metrics.put(names::REWARD, episodes.iter().map(|episode| reward_of(episode)).sum::<f64>() / count);

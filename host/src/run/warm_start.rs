@@ -148,12 +148,12 @@ pub fn clone_expert(
     let order = Stream::new(config.seed, Purpose::WarmStart).with(2);
     let mut progress = Progress::new("warm start", 0, warm.updates);
     let mut stopped = false;
-    let loss =
-        imitate(model, &mut optimizer, &rows.all(), warm, config.update.micro_batch_tokens, order, |_, loss| {
-            progress.step(&format!("loss {loss:.3}"));
-            stopped = stop::asked();
-            !stopped
-        })?;
+    let loss = imitate(model, &mut optimizer, &rows.all(), warm, config.update.micro_batch_tokens, order, |_, loss| {
+        progress.step(&format!("loss {loss:.3}"));
+        stopped = stop::asked();
+        !stopped
+    })
+    .context("the policy cannot imitate the demonstrations of `[warm_start]`")?;
     progress.finish();
     if stopped {
         bail!("stopped during the warm start, of which nothing is kept; start the run again");

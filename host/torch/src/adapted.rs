@@ -336,7 +336,29 @@ fn what_does_not_fit_an_adapter_is_refused() {
     assert!(error("\"up_proj\"", "\"c_fc\"").contains("\"c_fc\" is not one of q_proj"));
     assert!(error("\"use_dora\": false", "\"use_dora\": true").contains("`use_dora` is set"));
     assert!(error("\"up_proj\"", "\"gate_proj\"").contains("missing base_model.model.model.layers.0.mlp.gate_proj"));
+    assert!(error("\"r\": 3", "\"r\": 99999999").contains("lora.rank: 99999999 must be at least 1 and at most 65536"));
+    for (key, value) in [
+        ("alora_invocation_tokens", "[1, 2]"),
+        ("exclude_modules", "\"q_proj\""),
+        ("layer_replication", "[[0, 2]]"),
+        ("layers_to_transform", "0"),
+        ("lora_bias", "true"),
+        ("rank_pattern", "{\"q_proj\": 8}"),
+        ("trainable_token_indices", "[7]"),
+    ] {
+        let found = error("\"r\"", &format!("\"{key}\": {value}, \"r\""));
+        assert!(found.ends_with(&format!("`{key}` is set, which is not supported")), "{found}");
+    }
+    let pissa = error("\"init_lora_weights\": true", "\"init_lora_weights\": \"pissa\"");
+    assert!(pissa.contains("init_lora_weights \"pissa\" is not supported"), "{pissa}");
+    // An adapter whose model is itself.
+    std::fs::write(&path, text.replace(BASE, &saved.path().display().to_string())).unwrap();
+    let itself = Model::load(saved.path(), Device::CPU).unwrap_err().to_string();
+    assert!(itself.ends_with("an adapter cannot be for another adapter"), "{itself}");
     assert!(error("{", "").starts_with(&path.display().to_string()));
+    let unset = "\"rank_pattern\": {}, \"exclude_modules\": null, \"use_qalora\": false, \"layers_pattern\": [], \"r\"";
+    std::fs::write(&path, text.replace("\"r\"", unset)).unwrap();
+    Model::load_over(saved.path(), Some(base.path()), Device::CPU).unwrap();
     std::fs::write(&path, text).unwrap();
     let config = AdapterConfig::load(saved.path()).unwrap();
     assert_eq!((config.lora, config.base.to_str()), (lora(), Some(BASE)));

@@ -12,6 +12,11 @@ use crate::rotary::Stretch;
 /// The file's name in a model folder.
 pub(crate) const CONFIG_FILE: &str = "config.json";
 
+/// Ten times as many as the deepest models have; each is looked for by name.
+const MOST_LAYERS: usize = 10_000;
+/// So that their bytes can be counted in 63 bits.
+const MOST_WEIGHTS: f64 = 1e15;
+
 /// The family of a model and its sizes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
@@ -98,6 +103,9 @@ impl Shape {
                 return Err(Error::config(key, format!("{size} must be at least 1 and fit 31 bits")));
             }
         }
+        if self.layers > MOST_LAYERS {
+            return Err(Error::config("num_hidden_layers", format!("{} is more than {MOST_LAYERS}", self.layers)));
+        }
         if !self.heads.is_multiple_of(self.kv_heads) {
             let message = format!("{} must divide num_attention_heads = {}", self.kv_heads, self.heads);
             return Err(Error::config("num_key_value_heads", message));
@@ -109,6 +117,12 @@ impl Shape {
         if self.head_dim() == 0 || !self.head_dim().is_multiple_of(2) {
             let message = format!("{} must be even, rotary positions turn pairs", self.head_dim());
             return Err(Error::config("head_dim", message));
+        }
+        let (hidden, inner) = (self.hidden_size as f64, self.intermediate_size as f64);
+        let layer = hidden * (3.0 * inner + 4.0 * self.heads as f64 * self.head_dim() as f64);
+        let weights = 2.0 * self.vocab_size as f64 * hidden + self.layers as f64 * layer;
+        if weights > MOST_WEIGHTS {
+            return Err(Error::config("hidden_size", format!("these sizes make a model of {weights:.0e} weights")));
         }
         let positive = [("rope_theta", self.rope_theta), ("rms_norm_eps", self.rms_norm_eps)];
         for (key, number) in positive {
@@ -441,5 +455,17 @@ mod tests {
         check_refused(&json!({"rms_norm_eps": 0.0}), "`rms_norm_eps`");
         let outside = ModelConfig::new(Shape::default(), SpecialIds { pad: Some(512), ..SpecialIds::default() });
         assert!(outside.unwrap_err().to_string().contains("`pad_token_id`: 512"));
+    }
+
+    #[test]
+    fn sizes_beyond_any_model_are_refused() {
+        let error = |shape: Shape| ModelConfig::new(shape, SpecialIds::default()).unwrap_err().to_string();
+        let layers = error(Shape { layers: 1_000_000_000, ..Shape::default() });
+        assert!(layers.contains("`num_hidden_layers`: 1000000000 is more than 10000"), "{layers}");
+        let most = i32::MAX as usize - 1;
+        let all = Shape { head_dim: Some(2), hidden_size: most, intermediate_size: most, ..Shape::default() };
+        assert!(error(all).contains("these sizes make a model of"));
+        let head = Shape { head_dim: Some(1 << 40), ..Shape::default() };
+        assert!(error(head).contains("these sizes make a model of"));
     }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use crate::config::Shape;
 use crate::error::{Error, Result};
@@ -15,6 +15,44 @@ const CONFIG_FILE: &str = "adapter_config.json";
 pub(crate) const ADAPTER_FILE: &str = "adapter_model.safetensors";
 /// What PEFT puts before the names of a causal language model.
 pub(crate) const PREFIX: &str = "base_model.model.";
+
+/// No matrix has more rows and columns.
+const MOST_RANK: usize = 65_536;
+
+/// Keys of PEFT that change what is computed, or the model that the adapter is for; refused where they say anything.
+const UNSUPPORTED: [&str; 20] = [
+    "use_dora",
+    "use_qalora",
+    "use_bdlora",
+    "fan_in_fan_out",
+    "lora_bias",
+    "rank_pattern",
+    "alpha_pattern",
+    "modules_to_save",
+    "layers_to_transform",
+    "layers_pattern",
+    "layer_replication",
+    "exclude_modules",
+    "target_parameters",
+    "trainable_token_indices",
+    "alora_invocation_tokens",
+    "megatron_config",
+    "arrow_config",
+    "corda_config",
+    "loftq_config",
+    "lora_ga_config",
+];
+
+/// Whether a key of a configuration says nothing.
+fn says_nothing(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(table) => table.is_empty(),
+        Value::String(text) => text.is_empty(),
+        _ => false,
+    }
+}
 
 /// A matrix that may have an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,8 +147,11 @@ impl Lora {
     }
 
     pub(crate) fn check(&self) -> Result<()> {
-        if self.rank == 0 {
-            return Err(Error::argument("lora.rank", "must be at least 1"));
+        if !(1..=MOST_RANK).contains(&self.rank) {
+            return Err(Error::argument(
+                "lora.rank",
+                format!("{} must be at least 1 and at most {MOST_RANK}", self.rank),
+            ));
         }
         if !(self.alpha.is_finite() && self.alpha > 0.0) {
             return Err(Error::argument("lora.alpha", format!("{} must be positive", self.alpha)));
@@ -142,19 +183,11 @@ struct Raw {
     #[serde(default)]
     use_rslora: bool,
     #[serde(default)]
-    use_dora: bool,
-    #[serde(default)]
-    fan_in_fan_out: bool,
-    #[serde(default)]
     bias: Option<String>,
     #[serde(default)]
-    rank_pattern: serde_json::Map<String, serde_json::Value>,
-    #[serde(default)]
-    alpha_pattern: serde_json::Map<String, serde_json::Value>,
-    #[serde(default)]
-    modules_to_save: Option<Vec<String>>,
-    #[serde(default)]
-    layers_to_transform: Option<serde_json::Value>,
+    init_lora_weights: Value,
+    #[serde(flatten)]
+    others: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -179,17 +212,18 @@ impl AdapterConfig {
         if raw.peft_type != "LORA" {
             return wrong(format!("peft_type \"{}\" is not supported, only \"LORA\"", raw.peft_type));
         }
-        let unsupported = [
-            ("use_dora", raw.use_dora),
-            ("fan_in_fan_out", raw.fan_in_fan_out),
-            ("bias", raw.bias.is_some_and(|bias| bias != "none")),
-            ("rank_pattern", !raw.rank_pattern.is_empty()),
-            ("alpha_pattern", !raw.alpha_pattern.is_empty()),
-            ("modules_to_save", raw.modules_to_save.is_some_and(|modules| !modules.is_empty())),
-            ("layers_to_transform", raw.layers_to_transform.is_some_and(|layers| !layers.is_null())),
-        ];
-        if let Some((key, _)) = unsupported.iter().find(|(_, set)| *set) {
+        let set = |key: &&str| raw.others.get(*key).is_some_and(|value| !says_nothing(value));
+        let bias = raw.bias.as_deref().is_some_and(|bias| bias != "none").then_some("bias");
+        if let Some(key) = bias.or_else(|| UNSUPPORTED.into_iter().find(set)) {
             return wrong(format!("`{key}` is set, which is not supported"));
+        }
+        // PEFT changes the model itself for the other ways to begin, such as `pissa`.
+        if let Some(way) = raw.init_lora_weights.as_str().filter(|way| !["gaussian", "eva", "orthogonal"].contains(way))
+        {
+            return wrong(format!(
+                "init_lora_weights \"{way}\" is not supported; PEFT's `path_initial_model_for_weight_conversion` saves \
+                 such an adapter as an ordinary one"
+            ));
         }
         let names = match raw.target_modules {
             Modules::One(all) if all == "all-linear" => Target::ALL.map(|target| target.name().to_owned()).to_vec(),

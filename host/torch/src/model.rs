@@ -138,10 +138,10 @@ impl Model {
             );
             return Err(Error::file(&folder.join("adapter_config.json"), message));
         }
-        let model = Self::load(base, Device::CPU)?;
-        if model.adapter.is_some() {
+        if AdapterConfig::is_in(base) {
             return Err(Error::file(&base.join("adapter_config.json"), "an adapter cannot be for another adapter"));
         }
+        let model = Self::load(base, Device::CPU)?;
         let model = model.arranged(device, DType::F32, &Trained::Adapter(adapter.lora.clone()), base, 0)?;
         model.weights.read_adapter(folder)?;
         Ok(model)

@@ -1,12 +1,10 @@
 //! AdamW (Loshchilov and Hutter 2019, arXiv:1711.05101) over the flat buffer, with the gradient clipped by its global
 //! norm.
 
-use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use memmap2::Mmap;
 use safetensors::tensor::{Dtype, SafeTensors};
 use tch::{Kind, Tensor};
 
@@ -14,6 +12,7 @@ use crate::critic::Critic;
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::shim::{self, AdamWStep};
+use crate::tensors;
 use crate::weights::Weights;
 
 /// The constants of AdamW. Weight decay acts on matrices; norms and biases have none.
@@ -153,11 +152,8 @@ impl Optimizer {
     /// Reads what [`Optimizer::save`] wrote for a model of the same shape. Errors: a file that is missing, broken, or of
     /// another model; the optimiser is then as it was.
     pub fn load(&mut self, path: &Path) -> Result<()> {
-        let file = File::open(path).map_err(|e| Error::io(path, e))?;
-        // SAFETY: the map is read-only and lives in this function only. A file that another program changes meanwhile
-        // gives wrong numbers, as reading it in pieces would.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
-        let tensors = SafeTensors::deserialize(&map).map_err(|e| Error::file(path, e))?;
+        let map = tensors::mapped(path)?;
+        let tensors = tensors::parsed(path, &map)?;
         let (_, header) = SafeTensors::read_metadata(&map).map_err(|e| Error::file(path, e))?;
         let steps = header.metadata().as_ref().and_then(|metadata| metadata.get("steps")?.parse().ok());
         let steps = steps.ok_or_else(|| Error::file(path, "no number `steps` in the metadata"))?;
@@ -169,7 +165,9 @@ impl Optimizer {
                     format!("{name}: {:?} {:?}, expected F32 [{len}]: another model's", view.dtype(), view.shape());
                 return Err(Error::file(path, found));
             }
-            Ok(Tensor::f_from_data_size(view.data(), &[len as i64], Kind::Float)?.f_to_device(self.weights.device())?)
+            let moments = Tensor::f_from_data_size(view.data(), &[len as i64], Kind::Float)?;
+            tensors::check_finite(path, name, &moments)?;
+            Ok(moments.f_to_device(self.weights.device())?)
         };
         let (first, second) = (read("first_moment")?, read("second_moment")?);
         (self.first_moment, self.second_moment, self.steps) = (first, second, steps);

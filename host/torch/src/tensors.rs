@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
-use safetensors::tensor::{Dtype, SafeTensors, TensorView, View};
+use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors, TensorView, View};
 use serde_json::{Value, json};
 use tch::{Kind, Tensor};
 
@@ -16,6 +16,8 @@ use crate::files::write_aside;
 
 const WEIGHTS_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
+/// The output layer.
+const HEAD: &str = "lm_head.weight";
 
 /// A tensor that is looked for in files: its name there, its shape, and the flat f32 tensor on the CPU to put it into.
 pub(crate) struct Place<'a> {
@@ -24,52 +26,111 @@ pub(crate) struct Place<'a> {
     pub(crate) to: Tensor,
 }
 
-/// Fills places from the files of a model folder, or from one file of an adapter. F32, F16 and BF16 become f32. `tied` is
-/// the index of the embedding of a model whose files may hold a copy of it as output layer. Errors: tensors that are
-/// missing, not expected, or of another shape, by name.
-pub(crate) fn read(source: &Source, places: &[Place], tied: Option<usize>) -> Result<()> {
-    let by_name: HashMap<&str, &Place> = places.iter().map(|place| (place.name.as_ref(), place)).collect();
+/// What is looked for in files: the names there and the shapes, and whether there may be a copy of the embedding as output
+/// layer. Errors: tensors that are missing, not expected, or of another shape, by name; a file that is cut. Only what
+/// stands before the numbers is read, so that nothing has to be made room for first.
+pub(crate) fn check<'a>(
+    source: &Source,
+    wanted: impl IntoIterator<Item = (Cow<'a, str>, &'a [usize])>,
+    tied: bool,
+) -> Result<()> {
+    let wanted: Vec<(Cow<str>, &[usize])> = wanted.into_iter().collect();
+    let by_name: HashMap<&str, &[usize]> = wanted.iter().map(|(name, shape)| (name.as_ref(), *shape)).collect();
     let mut seen = BTreeSet::new();
-    let (mut extra, mut misshaped, mut tied_head) = (Vec::new(), Vec::new(), None);
+    let (mut extra, mut misshaped) = (Vec::new(), Vec::new());
     for path in &source.files {
-        let file = File::open(path).map_err(|e| Error::io(path, e))?;
-        // SAFETY: the map is read-only and lives for this loop only. A file that another program changes meanwhile
-        // gives wrong numbers, as reading it in pieces would.
-        let map = unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))?;
-        let tensors = SafeTensors::deserialize(&map).map_err(|e| Error::file(path, e))?;
-        for (name, view) in tensors.iter() {
-            let Some(place) = by_name.get(name) else {
-                if tied.is_some() && name == "lm_head.weight" {
-                    tied_head = Some(as_f32(path, name, &view)?);
-                } else {
+        let map = mapped(path)?;
+        for (name, view) in parsed(path, &map)?.iter() {
+            let Some((known, shape)) = by_name.get_key_value(name) else {
+                if !(tied && name == HEAD) {
                     extra.push(name.to_owned());
                 }
                 continue;
             };
-            seen.insert(place.name.as_ref());
-            if view.shape() != place.shape {
-                misshaped.push((name.to_owned(), format!("{:?}", view.shape()), format!("{:?}", place.shape)));
-                continue;
+            seen.insert(*known);
+            if view.shape() != *shape {
+                misshaped.push((name.to_owned(), format!("{:?}", view.shape()), format!("{shape:?}")));
             }
-            place.to.shallow_clone().f_copy_(&as_f32(path, name, &view)?.f_view([-1])?)?;
         }
     }
-    let names = places.iter().map(|place| place.name.as_ref());
+    let names = wanted.iter().map(|(name, _)| name.as_ref());
     let missing: Vec<String> = names.filter(|name| !seen.contains(name)).map(str::to_owned).collect();
-    // Some tied models carry a copy of the embedding as their output layer.
-    if let (Some(head), Some(embedding)) = (tied_head, tied)
-        && missing.is_empty()
-        && misshaped.is_empty()
-        && !head.f_view([-1])?.f_equal(&places[embedding].to)?
-    {
-        extra.push("lm_head.weight (tie_word_embeddings is true, and it differs from the embedding)".to_owned());
-    }
     if missing.is_empty() && extra.is_empty() && misshaped.is_empty() {
         return Ok(());
     }
     extra.sort_unstable();
     misshaped.sort_unstable();
     Err(Error::Tensors { path: source.named.clone(), missing, extra, misshaped })
+}
+
+/// Fills places from the files of a model folder, or from one file of an adapter. F32, F16 and BF16 become f32. `tied` is
+/// the index of the embedding of a model whose files may hold a copy of it as output layer. Errors: as [`check`], which is
+/// done first, and numbers that are not finite.
+pub(crate) fn read(source: &Source, places: &[Place], tied: Option<usize>) -> Result<()> {
+    check(source, places.iter().map(|place| (place.name.clone(), place.shape)), tied.is_some())?;
+    let by_name: HashMap<&str, &Place> = places.iter().map(|place| (place.name.as_ref(), place)).collect();
+    let mut tied_head = None;
+    for path in &source.files {
+        let map = mapped(path)?;
+        for (name, view) in parsed(path, &map)?.iter() {
+            let numbers = as_f32(path, name, &view)?;
+            check_finite(path, name, &numbers)?;
+            match by_name.get(name) {
+                Some(place) => place.to.shallow_clone().f_copy_(&numbers.f_view([-1])?)?,
+                None => tied_head = Some(numbers),
+            }
+        }
+    }
+    // Some tied models carry a copy of the embedding as their output layer.
+    if let (Some(head), Some(embedding)) = (tied_head, tied) {
+        let embedding = &places[embedding].to;
+        if head.numel() != embedding.numel() || !head.f_view([-1])?.f_equal(embedding)? {
+            let extra = vec![format!("{HEAD} (tie_word_embeddings is true, and it differs from the embedding)")];
+            return Err(Error::Tensors { path: source.named.clone(), missing: vec![], extra, misshaped: vec![] });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn mapped(path: &Path) -> Result<Mmap> {
+    let file = File::open(path).map_err(|e| Error::io(path, e))?;
+    // SAFETY: the map is read-only and lives for a loop only. A file that another program changes meanwhile gives wrong
+    // numbers, as reading it in pieces would.
+    unsafe { Mmap::map(&file) }.map_err(|e| Error::io(path, e))
+}
+
+/// A file's tensors. Errors: none of them, or cut.
+pub(crate) fn parsed<'a>(path: &Path, bytes: &'a [u8]) -> Result<SafeTensors<'a>> {
+    SafeTensors::deserialize(bytes).map_err(|error| {
+        let cut = matches!(error, SafeTensorError::MetadataIncompleteBuffer);
+        let message = match declared(bytes).filter(|_| cut) {
+            Some(expected) => format!("has {} bytes, expected {expected}; is it cut short?", bytes.len()),
+            None => format!("not a safetensors file: {error}"),
+        };
+        Error::file(path, message)
+    })
+}
+
+/// The length that a file should have, as its header says.
+fn declared(bytes: &[u8]) -> Option<usize> {
+    let length = usize::try_from(u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?)).ok()?;
+    let begin = length.checked_add(8)?;
+    let header: Metadata = serde_json::from_slice(bytes.get(8..begin)?).ok()?;
+    begin.checked_add(header.data_len())
+}
+
+/// Refuses NaN and infinity, which would spread.
+pub(crate) fn check_finite(path: &Path, name: &str, numbers: &Tensor) -> Result<()> {
+    if finite(numbers)? { Ok(()) } else { Err(Error::file(path, format!("{name} holds NaN or infinity"))) }
+}
+
+/// Whether all numbers are.
+fn finite(numbers: &Tensor) -> Result<bool> {
+    // A sum is one pass without a buffer; finite numbers can have an infinite one.
+    if numbers.f_sum(Kind::Float)?.f_double_value(&[])?.is_finite() {
+        return Ok(true);
+    }
+    Ok(numbers.f_isfinite()?.f_all()?.f_int64_value(&[])? != 0)
 }
 
 /// Files that hold tensors together.
@@ -181,6 +242,7 @@ fn remove(path: &Path) -> Result<()> {
 }
 
 /// Writes tensors of one type to a file, aside first, with metadata beside `format`, which transformers wants to be `pt`.
+/// Errors: a number that the type cannot hold.
 pub(crate) fn write(
     path: &Path,
     tensors: &[Named],
@@ -189,6 +251,10 @@ pub(crate) fn write(
 ) -> Result<()> {
     let converted = tensors.iter().map(|tensor| {
         let numbers = tensor.numbers.f_to_device(tch::Device::Cpu)?.f_to_kind(dtype.kind())?;
+        if dtype != DType::F32 && !finite(&numbers)? {
+            let message = format!("{} holds a number that is too large for {}", tensor.name, dtype.name());
+            return Err(Error::file(path, message));
+        }
         Ok(numbers.f_contiguous()?)
     });
     let converted = converted.collect::<Result<Vec<_>>>()?;

@@ -99,10 +99,14 @@ impl Weights {
     /// Reads a model folder, in f32 to the CPU. F32, F16 and BF16 become f32. With `tied`, a file may hold a copy of the
     /// embedding as output layer. Errors: tensors that are missing, not expected, or of another shape, by name.
     pub(crate) fn read(layout: Layout, tied: bool, folder: &Path) -> Result<Self> {
+        let source = Source::model(folder)?;
+        // Before there is room for the weights: a configuration may ask for any number of them.
+        let wanted = layout.tensors.iter().map(|tensor| (tensor.name.as_str().into(), tensor.shape.as_slice()));
+        tensors::check(&source, wanted, tied)?;
         let weights = Self::zeros(layout)?;
         let places = weights.layout.tensors.iter().map(|tensor| weights.place(tensor, ""));
         let places = places.collect::<Result<Vec<_>>>()?;
-        tensors::read(&Source::model(folder)?, &places, tied.then_some(0))?;
+        tensors::read(&source, &places, tied.then_some(0))?;
         drop(places);
         Ok(weights)
     }
@@ -369,7 +373,43 @@ mod tests {
         Weights::create(&tiny(false), 3).unwrap().save(folder.path(), DType::F32, usize::MAX).unwrap();
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
-        assert!(error().starts_with(&path.display().to_string()));
+        let (half, whole) = (bytes.len() / 2, bytes.len());
+        let cut = format!("{}: has {half} bytes, expected {whole}; is it cut short?", path.display());
+        assert_eq!(error(), cut);
+        fs::write(&path, &bytes[..5]).unwrap();
+        assert!(error().starts_with(&format!("{}: not a safetensors file", path.display())), "{}", error());
+    }
+
+    #[test]
+    fn sizes_that_no_memory_holds_are_compared_with_the_file_first() {
+        let folder = tempfile::tempdir().unwrap();
+        Weights::create(&tiny(false), 3).unwrap().save(folder.path(), DType::F32, usize::MAX).unwrap();
+        let huge = Shape { intermediate_size: 1 << 30, hidden_size: 1 << 16, ..tiny(false) };
+        let error = Weights::load(&huge, folder.path()).unwrap_err().to_string();
+        assert!(error.contains("the weights do not fit the model: misshaped"), "{error}");
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_are_neither_read_nor_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let weights = Weights::create(&tiny(false), 3).unwrap();
+        let (index, tensor) = weights.layout.tensors.iter().enumerate().last().unwrap();
+        assert!(index > 0);
+        let set = |number: f64| {
+            let _ = weights.numbers(tensor).unwrap().get(1).fill_(number);
+        };
+        // Large numbers, whose sum is infinite, are numbers.
+        let _ = weights.numbers(tensor).unwrap().fill_(3e38);
+        weights.save(folder.path(), DType::F32, usize::MAX).unwrap();
+        Weights::load(&tiny(false), folder.path()).unwrap();
+        let error = weights.save(folder.path(), DType::F16, usize::MAX).unwrap_err().to_string();
+        assert!(error.contains(&format!("{} holds a number that is too large for float16", tensor.name)), "{error}");
+        for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            set(number);
+            weights.save(folder.path(), DType::F32, usize::MAX).unwrap();
+            let error = Weights::load(&tiny(false), folder.path()).unwrap_err().to_string();
+            assert!(error.ends_with(&format!("{} holds NaN or infinity", tensor.name)), "{error}");
+        }
     }
 
     #[test]

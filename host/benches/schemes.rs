@@ -421,7 +421,9 @@ impl Kernel for WriteOnce<'_> {
     fn run(self) {
         let Self { column, in_place, number } = self;
         if in_place {
-            column.iter_mut().for_each(|x| *x *= number);
+            for x in column {
+                *x *= number;
+            }
         } else {
             column.fill(number);
         }

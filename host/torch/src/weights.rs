@@ -393,8 +393,7 @@ mod tests {
     fn numbers_that_are_not_finite_are_neither_read_nor_written() {
         let folder = tempfile::tempdir().unwrap();
         let weights = Weights::create(&tiny(false), 3).unwrap();
-        let (index, tensor) = weights.layout.tensors.iter().enumerate().last().unwrap();
-        assert!(index > 0);
+        let tensor = weights.layout.tensors.last().unwrap();
         let set = |number: f64| {
             let _ = weights.numbers(tensor).unwrap().get(1).fill_(number);
         };

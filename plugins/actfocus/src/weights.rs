@@ -41,7 +41,7 @@ impl Level {
     #[inline(always)]
     fn block(&self, kind: &[u8], signal: &[f32], weight: &mut [f32], sums: &mut Sums) {
         let Self { mean, inverse, beta, alpha, format } = *self;
-        let any = |wanted: u8| kind.iter().fold(false, |any, kind| any | (*kind == wanted));
+        let any = |wanted: u8| kind.iter().map(|kind| u8::from(*kind == wanted)).max() == Some(1);
         sums.thinks |= any(THINK);
         if !any(ACTION) {
             for (weight, kind) in weight.iter_mut().zip(kind) {

@@ -253,7 +253,7 @@ impl Kernel for DistancesOfKind<'_> {
         let (kind_chunks, rest_kinds) = kinds.as_chunks::<LANES>();
         for (chunk, kinds) in chunks.iter().zip(kind_chunks) {
             // Kinds come in runs, and most chunks have no token of one that is rare.
-            if kinds.iter().fold(false, |any, own| any | (*own == kind)) {
+            if kinds.iter().map(|own| u8::from(*own == kind)).max() == Some(1) {
                 for (lane, (value, own)) in chunk.iter().zip(kinds).enumerate() {
                     let distance = f64::from(*value) - first;
                     lanes.add(lane, if *own == kind { distance } else { 0.0 });

@@ -138,8 +138,15 @@ impl registry::Settings for Settings {
 
 /// Refuses what is no address of plain HTTP.
 pub(super) fn check_url(url: &str, example: &str) -> Result<(), String> {
-    let fits = url.parse::<Uri>().is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());
-    if fits { Ok(()) } else { Err(format!("`{}` is no address such as {example}", url.escape_debug())) }
+    let shown = url.escape_debug();
+    match url.parse::<Uri>() {
+        Ok(uri) if uri.host().is_none() => Err(format!("`{shown}` is no address such as {example}")),
+        Ok(uri) if uri.scheme_str() == Some("http") => Ok(()),
+        Ok(uri) if uri.scheme_str() == Some("https") => Err(format!(
+            "`{shown}` is not spoken to: only http is; put a tunnel in front of it, with an address such as {example}"
+        )),
+        _ => Err(format!("`{shown}` is no address such as {example}")),
+    }
 }
 
 /// Connects to servers.

@@ -104,7 +104,7 @@ fn a_server_that_is_late_away_or_unwilling_is_told() {
     check(json!({ "urls": [locked.url] }), "urls", "answered with status 401");
     check(json!({ "urls": ["http://127.0.0.1:9"] }), "urls", "http://127.0.0.1:9 cannot be asked");
     check(json!({ "urls": [] }), "urls", "must name a server");
-    check(json!({ "urls": ["https://example.org"] }), "urls[0]", "is no address such as http://");
+    check(json!({ "urls": ["https://example.org"] }), "urls[0]", "only http is; put a tunnel in front of it");
     check(json!({ "urls": ["http://a", "http://b"], "workers": 1 }), "workers", "1 of `urls` would be idle");
     check(json!({ "urls": ["http://a"], "headers": { "a b": "c" } }), "headers.a b", "is no header of HTTP");
     check(json!({ "urls": ["http://a"], "protocol": "grpc" }), "protocol", "unknown variant `grpc`");

@@ -192,16 +192,17 @@ fn scaling(size: &str) -> Result<()> {
     );
     for (rows, length) in [(64, 64), (16, 256), (4, 1024), (2, 2048), (1, 128), (4, 128), (16, 128), (64, 128)] {
         let model = new_model(size)?;
-        let targets = length as f64;
-        // A way back is twice the way there.
-        let flops = 3.0 * arithmetic(&model, length as f64, targets);
+        // A way back is twice the way there, and attention computes its scores once more.
+        let (matrices, attention) = arithmetic(&model, length as f64, length as f64);
+        let flops = 3.0 * matrices + 3.5 * attention;
         let vocabulary = model.config().shape().vocab_size as u64;
         let mut step = training(model, random_ids(rows, length, vocabulary), &vec![1; rows])?;
         print_scaling("training", rows, length, flops, || step(0))?;
     }
     for (rows, prompt) in [(16, 32), (16, 224), (16, 960), (1, 32), (4, 32), (64, 32), (256, 32)] {
         let model = new_model(size)?;
-        let flops = arithmetic(&model, f64::from(prompt + 64), 64.0);
+        let (matrices, attention) = arithmetic(&model, f64::from(prompt + 64), 64.0);
+        let flops = matrices + attention;
         let prompts = random_ids(rows, prompt as usize, model.config().shape().vocab_size as u64);
         let sampler = model.sampler()?;
         print_scaling("sampling 64 tokens", rows, prompt as usize + 64, flops, || {
@@ -219,13 +220,14 @@ fn scaling(size: &str) -> Result<()> {
     Ok(())
 }
 
-/// Additions and multiplications of a way forward through a row, of whose tokens so many have logits.
-fn arithmetic(model: &Model, length: f64, logits: f64) -> f64 {
+/// Additions and multiplications of a way forward through a row, of whose tokens so many have logits: those of products
+/// with weights, and those of attention.
+fn arithmetic(model: &Model, length: f64, logits: f64) -> (f64, f64) {
     let shape = model.config().shape();
     let head = (shape.vocab_size * shape.hidden_size) as f64;
     let body = model.weight_count() as f64 - head;
     let attention = 4.0 * (shape.layers * shape.heads * shape.head_dim()) as f64;
-    2.0 * body * length + 2.0 * head * logits + attention * length * length / 2.0
+    (2.0 * body * length + 2.0 * head * logits, attention * length * length / 2.0)
 }
 
 fn print_scaling(

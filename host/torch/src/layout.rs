@@ -323,19 +323,7 @@ mod tests {
 
     use crate::families::Family;
     use crate::lora::Target;
-
-    fn tiny(tied: bool) -> Shape {
-        Shape {
-            vocab_size: 11,
-            hidden_size: 8,
-            intermediate_size: 6,
-            layers: 2,
-            heads: 2,
-            kv_heads: 1,
-            tied,
-            ..Shape::default()
-        }
-    }
+    use crate::testing::tiny;
 
     #[test]
     fn slots_are_aligned_and_do_not_overlap() {

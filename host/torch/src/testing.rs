@@ -14,3 +14,17 @@ pub(crate) fn model(tied: bool) -> Model {
     };
     Model::create(ModelConfig::new(shape, SpecialIds::default()).unwrap(), 5, Device::CPU).unwrap()
 }
+
+/// The sizes of a model of 11 ids, the smallest with two layers and two query heads to a key head.
+pub(crate) fn tiny(tied: bool) -> Shape {
+    Shape {
+        vocab_size: 11,
+        hidden_size: 8,
+        intermediate_size: 6,
+        layers: 2,
+        heads: 2,
+        kv_heads: 1,
+        tied,
+        ..Shape::default()
+    }
+}

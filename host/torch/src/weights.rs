@@ -311,18 +311,7 @@ mod tests {
 
     use safetensors::tensor::{Dtype, TensorView};
 
-    fn tiny(tied: bool) -> Shape {
-        Shape {
-            vocab_size: 11,
-            hidden_size: 8,
-            intermediate_size: 6,
-            layers: 2,
-            heads: 2,
-            kv_heads: 1,
-            tied,
-            ..Shape::default()
-        }
-    }
+    use crate::testing::tiny;
 
     fn bits(weights: &Weights) -> Vec<u8> {
         tensors::bytes(&weights.own).unwrap().to_vec()

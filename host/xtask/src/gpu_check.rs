@@ -25,7 +25,7 @@ pub fn run(checkout: &Checkout) -> Result<()> {
     command::run(&mut checkout.cargo(["build", "--release"]))?;
     let workspace = Workspace::read(checkout)?;
     let folder = workspace.target.join("gpu-check");
-    gather(&checkout.root, &workspace.program("release")?, &workspace.target.join("release"), &folder)?;
+    gather(&checkout.root, &workspace.program("release")?, &workspace.plugins, &folder)?;
     eprintln!(
         "{} checks the GPU of another machine: copy it there and run ./run.sh PYTHON, the Python that has torch 2.11.0",
         folder.display()
@@ -35,8 +35,8 @@ pub fn run(checkout: &Checkout) -> Result<()> {
     command::run(&mut check)
 }
 
-/// Fills the folder anew.
-fn gather(root: &Path, program: &Path, built: &Path, folder: &Path) -> Result<()> {
+/// Fills the folder anew, with the program and the libraries of these packages, which stand beside it.
+fn gather(root: &Path, program: &Path, plugins: &[String], folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
@@ -46,11 +46,9 @@ fn gather(root: &Path, program: &Path, built: &Path, folder: &Path) -> Result<()
         fs::copy(from, to).map(drop).with_context(|| format!("cannot copy {}", from.display()))
     };
     copy(program, folder.join("accredit"))?;
-    for entry in fs::read_dir(built).with_context(|| format!("cannot read {}", built.display()))? {
-        let path = entry?.path();
-        if let Some(name) = path.file_name().filter(|_| path.extension().is_some_and(|end| end == "so")) {
-            copy(&path, folder.join(name))?;
-        }
+    for package in plugins {
+        let name = format!("lib{}.so", package.replace('-', "_"));
+        copy(&program.with_file_name(&name), folder.join(name))?;
     }
     for name in CONFIGURATIONS {
         copy(&root.join("configs").join(name), configs.join(name))?;
@@ -80,9 +78,10 @@ mod tests {
         fs::write(&program, "#!/bin/sh\necho \"$LD_LIBRARY_PATH $*\"\n").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         fs::write(built.join("libaccredit_x.so"), "x").unwrap();
-        fs::write(built.join("libaccredit_x.d"), "x").unwrap();
+        // A library that is shipped to nobody.
+        fs::write(built.join("libaccredit_misbehave.so"), "x").unwrap();
         let folder = root.path().join("gpu-check");
-        gather(root.path(), &program, &built, &folder).unwrap();
+        gather(root.path(), &program, &["accredit-x".to_owned()], &folder).unwrap();
         (root, folder)
     }
 
@@ -98,7 +97,8 @@ mod tests {
     fn the_folder_holds_what_the_check_needs_and_is_made_anew() {
         let (root, folder) = gathered();
         fs::write(folder.join("left"), "").unwrap();
-        gather(root.path(), &root.path().join("release/accredit"), &root.path().join("release"), &folder).unwrap();
+        let program = root.path().join("release/accredit");
+        gather(root.path(), &program, &["accredit-x".to_owned()], &folder).unwrap();
         let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, ["accredit", "configs", "libaccredit_x.so", "run.sh"]);
